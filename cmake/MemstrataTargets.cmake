@@ -1,0 +1,57 @@
+# Flags that every target of the project shares, and the helpers that make a layer and a test.
+
+add_library(memstrata_warnings INTERFACE)
+target_compile_options(memstrata_warnings INTERFACE
+  -Wall -Wextra -Wpedantic -Wconversion -Wsign-conversion -Wshadow -Wnon-virtual-dtor -Wswitch -Wundef
+  -Wold-style-cast -Woverloaded-virtual -Wcast-align -Wformat=2 -Wimplicit-fallthrough -Wextra-semi
+  $<$<BOOL:${MEMSTRATA_WERROR}>:-Werror>
+  $<$<CXX_COMPILER_ID:Clang>:-Wthread-safety>
+  # GCC 12 reports overlapping copies in std::string at -O2 where there are none.
+  $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>)
+
+add_library(memstrata_flags INTERFACE)
+target_compile_features(memstrata_flags INTERFACE cxx_std_23)
+if(MEMSTRATA_SANITIZE)
+  target_compile_options(memstrata_flags INTERFACE
+    -fsanitize=${MEMSTRATA_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+  target_link_options(memstrata_flags INTERFACE -fsanitize=${MEMSTRATA_SANITIZE})
+endif()
+if(MEMSTRATA_CHECKS STREQUAL "SLOW")
+  target_compile_definitions(memstrata_flags INTERFACE MEMSTRATA_ASSERTS=1 MEMSTRATA_SLOW_ASSERTS=1)
+elseif(MEMSTRATA_CHECKS STREQUAL "DEBUG")
+  target_compile_definitions(memstrata_flags INTERFACE MEMSTRATA_ASSERTS=1)
+elseif(MEMSTRATA_CHECKS STREQUAL "AUTO")
+  target_compile_definitions(memstrata_flags INTERFACE $<$<CONFIG:Debug>:MEMSTRATA_ASSERTS=1>)
+endif()
+
+# memstrata_layer(<name> SOURCES ... [PUBLIC targets...] [PRIVATE targets...]): one static library per layer,
+# with the public headers of include/memstrata/<name>; its link line states what the layer may include.
+function(memstrata_layer name)
+  cmake_parse_arguments(arg "" "" "SOURCES;PUBLIC;PRIVATE" ${ARGN})
+  set(target memstrata_${name})
+  add_library(${target} STATIC ${arg_SOURCES})
+  add_library(memstrata::${name} ALIAS ${target})
+  file(GLOB_RECURSE headers CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/include/memstrata/${name}/*.hpp")
+  target_sources(${target} PUBLIC FILE_SET HEADERS BASE_DIRS "${PROJECT_SOURCE_DIR}/include" FILES ${headers})
+  target_include_directories(${target} PRIVATE "${PROJECT_SOURCE_DIR}/src")
+  target_compile_features(${target} PUBLIC cxx_std_23)
+  target_link_libraries(${target} PUBLIC ${arg_PUBLIC}
+    PRIVATE $<BUILD_INTERFACE:memstrata_flags> $<BUILD_INTERFACE:memstrata_warnings> ${arg_PRIVATE})
+  set_target_properties(${target} PROPERTIES
+    EXPORT_NAME ${name}
+    POSITION_INDEPENDENT_CODE ON
+    CXX_EXTENSIONS OFF
+    VERIFY_INTERFACE_HEADER_SETS ON)
+endfunction()
+
+# memstrata_test(<name> SOURCES ... LIBS ... [LABELS ...]): one test program, each TEST a ctest case.
+function(memstrata_test name)
+  cmake_parse_arguments(arg "" "" "SOURCES;LIBS;LABELS" ${ARGN})
+  add_executable(${name} ${arg_SOURCES})
+  target_link_libraries(${name} PRIVATE ${arg_LIBS} memstrata_flags memstrata_warnings GTest::gtest_main
+    GTest::gmock)
+  target_include_directories(${name} PRIVATE "${PROJECT_SOURCE_DIR}/tests" "${PROJECT_SOURCE_DIR}/src")
+  set_target_properties(${name} PROPERTIES CXX_EXTENSIONS OFF)
+  target_precompile_headers(${name} REUSE_FROM memstrata_test_pch)
+  gtest_discover_tests(${name} DISCOVERY_TIMEOUT 60 PROPERTIES LABELS "${arg_LABELS}")
+endfunction()
