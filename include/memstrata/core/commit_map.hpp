@@ -4,7 +4,6 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -61,6 +60,11 @@ class CommitMap {
  private:
   static constexpr std::size_t words_per_leaf = 512;
   using Leaf = std::array<std::uint64_t, words_per_leaf>;
+
+  [[nodiscard]] std::uint64_t word_at(std::uint64_t word) const noexcept;
+  [[nodiscard]] bool is_set(std::uint64_t granule) const noexcept;
+  /// How many of the two granules beside `range` are set.
+  [[nodiscard]] int set_neighbours(ByteRange range) const noexcept;
 
   Bytes granule_;
   Bytes total_;
