@@ -16,6 +16,10 @@ if(MEMSTRATA_SANITIZE)
     -fsanitize=${MEMSTRATA_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
   target_link_options(memstrata_flags INTERFACE -fsanitize=${MEMSTRATA_SANITIZE})
 endif()
+if(MEMSTRATA_BUILD_FUZZERS)
+  # Counts which branches an input takes; the fuzz targets alone link the engine that reads the counts.
+  target_compile_options(memstrata_flags INTERFACE -fsanitize=fuzzer-no-link)
+endif()
 if(MEMSTRATA_CHECKS STREQUAL "SLOW")
   target_compile_definitions(memstrata_flags INTERFACE MEMSTRATA_ASSERTS=1 MEMSTRATA_SLOW_ASSERTS=1)
 elseif(MEMSTRATA_CHECKS STREQUAL "DEBUG")
@@ -44,6 +48,12 @@ function(memstrata_layer name)
     VERIFY_INTERFACE_HEADER_SETS ON)
 endfunction()
 
+# What ./test builds where it does not build everything: the programs of these labels.
+add_custom_target(memstrata_fast_tests)
+set(memstrata_fast_labels unit conformance)
+add_custom_target(memstrata_sanitized_tests)
+set(memstrata_sanitized_labels unit property stress)
+
 # memstrata_test(<name> SOURCES ... LIBS ... [LABELS ...]): one test program, each TEST a ctest case.
 function(memstrata_test name)
   cmake_parse_arguments(arg "" "" "SOURCES;LIBS;LABELS" ${ARGN})
@@ -54,4 +64,33 @@ function(memstrata_test name)
   set_target_properties(${name} PROPERTIES CXX_EXTENSIONS OFF)
   target_precompile_headers(${name} REUSE_FROM memstrata_test_pch)
   gtest_discover_tests(${name} DISCOVERY_TIMEOUT 60 PROPERTIES LABELS "${arg_LABELS}")
+  foreach(label IN LISTS arg_LABELS)
+    foreach(group IN ITEMS fast sanitized)
+      if(label IN_LIST memstrata_${group}_labels)
+        add_dependencies(memstrata_${group}_tests ${name})
+      endif()
+    endforeach()
+  endforeach()
+  # For scripts/mutate.py: target, program, labels, libraries.
+  list(JOIN arg_LABELS "," labels)
+  list(JOIN arg_LIBS "," libraries)
+  set_property(GLOBAL APPEND PROPERTY memstrata_test_programs
+    "${name}|$<TARGET_FILE:${name}>|${labels}|${libraries}")
+endfunction()
+
+# memstrata_fuzzer(<name> SOURCES ... LIBS ...): one fuzz target, tests/fuzz/fuzz_<what>.
+function(memstrata_fuzzer name)
+  cmake_parse_arguments(arg "" "" "SOURCES;LIBS" ${ARGN})
+  add_executable(${name} ${arg_SOURCES})
+  target_link_libraries(${name} PRIVATE ${arg_LIBS} memstrata_flags memstrata_warnings)
+  target_include_directories(${name} PRIVATE "${PROJECT_SOURCE_DIR}/tests" "${PROJECT_SOURCE_DIR}/src")
+  target_link_options(${name} PRIVATE -fsanitize=fuzzer)
+  set_target_properties(${name} PROPERTIES CXX_EXTENSIONS OFF)
+endfunction()
+
+# Writes the list of test programs into the build folder; called once all of them are known.
+function(memstrata_write_test_programs)
+  get_property(programs GLOBAL PROPERTY memstrata_test_programs)
+  list(JOIN programs "\n" text)
+  file(GENERATE OUTPUT "${PROJECT_BINARY_DIR}/test_programs.txt" CONTENT "${text}\n")
 endfunction()
