@@ -8,6 +8,8 @@
 #include <span>
 #include <vector>
 
+#include "memstrata/core/error/trace_error.hpp"
+#include "memstrata/core/result.hpp"
 #include "memstrata/frontend/trace/trace_record.hpp"
 
 namespace memstrata {
@@ -73,8 +75,9 @@ class TraceAnalyzer {
   TraceAnalyzer& operator=(const TraceAnalyzer&) = delete;
   ~TraceAnalyzer();
 
-  /// Takes the next record, in order of arrival.
-  void add(const TraceRecord& record);
+  /// Takes the next record, in order of arrival. After an error the figures are those of a part of the trace.
+  /// Errors: TraceTooLarge if there is no memory for what must be remembered.
+  [[nodiscard]] Result<void, TraceError> add(const TraceRecord& record);
 
   /// Hits of a least-recently-used cache of `blocks` blocks over the records so far. Cost: O(`blocks`) at most.
   [[nodiscard]] std::uint64_t hits(std::uint64_t blocks) const;

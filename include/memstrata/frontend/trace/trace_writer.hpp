@@ -13,7 +13,8 @@
 
 namespace memstrata {
 
-/// Writes a trace in our own format: what it accepts, `TraceReader` reads back unchanged. Single-threaded.
+/// Writes a trace in our own format: what it accepts, `TraceReader` reads back unchanged.
+/// Arrivals count from the first record, which is written as 0. Single-threaded.
 class TraceWriter {
  public:
   /// Writes to `stream`, which must outlive the writer; `name` is what errors show. Nothing is written yet.
