@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "command_line.hpp"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <optional>
+#include <ostream>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "command.hpp"
+#include "exit_code.hpp"
+
+namespace memstrata::tool {
+namespace {
+
+constexpr std::size_t help_column = 32;
+
+/// The innermost subcommand that was named: its help is the one that was asked for.
+const CLI::App& innermost(const CLI::App& app) {
+  const std::vector<CLI::App*> named = app.get_subcommands();
+  return named.empty() ? app : innermost(*named.front());
+}
+
+std::string spoken_name(const CLI::App& app) {
+  const CLI::App* const parent = app.get_parent();
+  return parent == nullptr ? app.get_name() : spoken_name(*parent) + " " + app.get_name();
+}
+
+std::string help_of(const CLI::App& app) {
+  const CLI::App* const parent = app.get_parent();
+  return app.help(parent == nullptr ? std::string() : spoken_name(app));
+}
+
+}  // namespace
+
+void prepare(CLI::App& app, const std::string& full_name) {
+  app.name(full_name);
+  app.set_help_flag("-h,--help", "show this text");
+  app.get_formatter()->column_width(help_column);
+  app.get_formatter()->label("REQUIRED", "");
+  app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::Throw);
+}
+
+std::optional<int> parse(CLI::App& app, Arguments arguments, std::ostream& out, std::ostream& err) {
+  // The library takes its arguments last one first.
+  std::vector<std::string> reversed(arguments.begin(), arguments.end());
+  std::ranges::reverse(reversed);
+  try {
+    app.parse(std::move(reversed));
+    return std::nullopt;
+  } catch (const CLI::CallForHelp&) {
+    out << help_of(innermost(app));
+    return exit_ok;
+  } catch (const CLI::ParseError& wrong) {
+    const std::string name = spoken_name(innermost(app));
+    err << name << ": " << wrong.what() << "\nRun '" << name << " --help' for the options.\n";
+    return exit_usage;
+  }
+}
+
+int report_failure(std::ostream& err,
+                   std::string_view command,
+                   std::string_view message,
+                   int code) {
+  err << "memstrata " << command << ": " << message << "\n";
+  return code;
+}
+
+}  // namespace memstrata::tool
