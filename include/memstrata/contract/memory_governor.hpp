@@ -50,13 +50,16 @@ class LeaseAccounting {
 /// and refuses to grow. Single-threaded; different leases may be used by different threads.
 class MemoryLease {
  public:
-  /// Wraps `bytes` that the caller has already claimed from `books`, which the lease shares.
+  /// Wraps `bytes` that the caller has already claimed from `books`, which the lease shares and retains.
   [[nodiscard]] static MemoryLease adopt(Tier tier,
                                          Bytes bytes,
                                          MemoryRole role,
                                          HolderId holder,
                                          std::shared_ptr<LeaseAccounting> books) noexcept {
     LeaseAccounting* const raw = books.get();
+    if (raw != nullptr) {
+      raw->retain(tier);
+    }
     return MemoryLease(raw, std::move(books), tier, bytes, role, holder);
   }
 
