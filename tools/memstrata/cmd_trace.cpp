@@ -130,7 +130,9 @@ int run_info(const InfoOptions& options, Streams streams) {
     if (!record->has_value()) {
       break;
     }
-    analyzer.add(**record);
+    if (const auto added = analyzer.add(**record); !added) {
+      return report_trace_failure(streams.err, "trace info", added.error());
+    }
     progress.update(reader->records(), options.requests.value_or(0));
   }
   const TraceStatistics statistics =
