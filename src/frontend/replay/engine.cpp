@@ -1,0 +1,337 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "frontend/replay/engine.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <utility>
+
+#include "memstrata/core/check.hpp"
+#include "memstrata/core/error/error_text.hpp"
+
+namespace memstrata::replay_detail {
+namespace {
+
+constexpr std::uint64_t ns_per_second = 1'000'000'000;
+constexpr std::int64_t never = std::numeric_limits<std::int64_t>::max();
+
+/// The smallest value that at least `percent` of the values do not exceed. `values` is sorted and not empty.
+std::chrono::nanoseconds nearest_rank(const std::vector<std::int64_t>& values,
+                                      std::size_t percent) {
+  const std::size_t rank = (values.size() * percent + 99) / 100;
+  return std::chrono::nanoseconds(values[std::max<std::size_t>(rank, 1) - 1]);
+}
+
+}  // namespace
+
+ReplayEngine::ReplayEngine(const ReplayInput& input,
+                           const ReplayOptions& options,
+                           ReplayPolicy policy,
+                           ReplayExecutor* executor)
+    : input_(input),
+      options_(options),
+      executor_(executor),
+      holding_(policy, options.geometry, options.granule, options.context_tokens),
+      limit_(options.limit.value_or(Bytes::max())),
+      cache_(holding_.shares() ? input.block_count() : 0),
+      requests_(input.size()) {
+  result_.policy = policy;
+  result_.prefix.has_ids = input.has_ids();
+  result_.prefix.partial =
+      holding_.shares() && input.has_ids() && options.geometry.sliding_layers != 0;
+}
+
+Result<PolicyResult, ReplayError> ReplayEngine::run(const ReplayProgress& progress) {
+  for (std::int64_t instant = next_instant(); instant != never; instant = next_instant()) {
+    meters_.advance(state_, instant);
+    now_ns_ = instant;
+    MEMSTRATA_TRY_VOID(run_instant());
+    if (time_overflow_) {
+      return fail(ReplayError(
+          BadReplayOption{.option = "decode-tps",
+                          .value = ErrorText::copy(fmt::format("{}", options_.decode_tps)),
+                          .expected = "speeds at which the simulated time ends within 290 years"}));
+    }
+    report_progress(progress);
+  }
+  MEMSTRATA_TRY_VOID(close(progress));
+  return std::move(result_);
+}
+
+void ReplayEngine::report_progress(const ReplayProgress& progress) {
+  const std::uint64_t finished = result_.completed + result_.refused;
+  const std::uint64_t step = std::max<std::uint64_t>(input_.size() / 200, 1);
+  if (progress && finished >= last_progress_ + step) {
+    last_progress_ = finished;
+    progress(result_.policy, finished, input_.size());
+  }
+}
+
+std::int64_t ReplayEngine::next_instant() {
+  drop_outdated_events();
+  const std::int64_t event = events_.empty() ? never : events_.front().time_ns;
+  const std::int64_t arrival =
+      next_arrival_ < input_.size() ? input_.request(next_arrival_).arrival_ns : never;
+  return std::min(event, arrival);
+}
+
+void ReplayEngine::pop_event() {
+  std::ranges::pop_heap(events_, std::greater<>());
+  events_.pop_back();
+}
+
+void ReplayEngine::drop_outdated_events() {
+  while (!events_.empty() && running_[events_.front().place].sequence != events_.front().sequence) {
+    pop_event();
+  }
+}
+
+bool ReplayEngine::is_next(EventKind kind) {
+  drop_outdated_events();
+  return !events_.empty() && events_.front().time_ns == now_ns_ && events_.front().kind == kind;
+}
+
+// R1: completions, growth, arrivals, admissions. A request that is admitted and ready at once has its first event
+// at this same instant, which then runs again.
+ReplayEngine::Outcome ReplayEngine::run_instant() {
+  while (is_next(EventKind::completion)) {
+    const std::uint32_t place = events_.front().place;
+    pop_event();
+    MEMSTRATA_TRY_VOID(complete(place));
+  }
+  while (is_next(EventKind::growth)) {
+    const std::uint32_t place = events_.front().place;
+    pop_event();
+    MEMSTRATA_TRY_VOID(grow(place));
+  }
+  arrive();
+  return admit_from_queue();
+}
+
+std::int64_t ReplayEngine::after(std::int64_t start_ns,
+                                 std::uint64_t tokens,
+                                 std::uint64_t per_second) {
+  std::uint64_t scaled = 0;
+  std::int64_t end = 0;
+  if (__builtin_mul_overflow(tokens, ns_per_second, &scaled) ||
+      __builtin_add_overflow(start_ns, scaled / per_second, &end) || end == never) {
+    time_overflow_ = true;
+    return start_ns;
+  }
+  return end;
+}
+
+// The pending event of a request: room for its next token at the time at which the token before it exists, or its
+// completion at the time of its last token.
+void ReplayEngine::schedule(std::uint32_t place) {
+  const Running& running = running_[place];
+  const std::uint64_t output = input_.request(running.request).output;
+  const std::uint64_t steps = running.granted - running.generated_before;
+  const bool complete = running.granted >= output;
+  events_.push_back({.time_ns = after(running.ready_ns, steps, options_.decode_tps),
+                     .kind = complete ? EventKind::completion : EventKind::growth,
+                     .sequence = running.sequence,
+                     .place = place});
+  std::ranges::push_heap(events_, std::greater<>());
+}
+
+std::uint64_t ReplayEngine::tokens_of(std::uint32_t request) const noexcept {
+  return input_.request(request).input + requests_[request].generated;
+}
+
+// Counts the tokens of a request up to `granted`, which exist now.
+void ReplayEngine::catch_up(const Running& running) noexcept {
+  Request& request = requests_[running.request];
+  while (request.generated < running.granted) {
+    state_.live += holding_.live_token(tokens_of(running.request));
+    ++request.generated;
+    ++state_.live_tokens;
+  }
+}
+
+ReplayEngine::Outcome ReplayEngine::complete(std::uint32_t place) {
+  const Running& running = running_[place];
+  const std::uint32_t request = running.request;
+  catch_up(running);
+  if (executor_ != nullptr) {
+    MEMSTRATA_TRY_VOID(executor_->finish(request));
+  }
+  if (holding_.shares()) {
+    cache_.stamp(input_.path(request));
+  }
+  leave(place);
+  waits_.push_back(requests_[request].first_admission_ns - input_.request(request).arrival_ns);
+  ++result_.completed;
+  admission_may_succeed_ = true;
+  MEMSTRATA_TRY_VOID(trim_cache());
+  note();
+  return {};
+}
+
+// R8: while the room is missing and the asking request still runs, the latest admission goes.
+ReplayEngine::Outcome ReplayEngine::grow(std::uint32_t place) {
+  Running& running = running_[place];
+  const std::uint64_t sequence = running.sequence;
+  const std::uint32_t request = running.request;
+  catch_up(running);
+  const InputRequest& input = input_.request(request);
+  const std::uint64_t tokens = tokens_of(request);
+  const GrowthCost cost = holding_.growth(full_blocks_of(request), tokens, running.capacity);
+  if (cost.taken != Bytes{}) {
+    MEMSTRATA_TRY_VOID(make_room_for_growth(cost.taken, sequence));
+    if (running_[place].sequence != sequence) {
+      return {};
+    }
+    take(cost.taken);
+    note();
+    running.held += cost.taken;
+    running.held -= cost.returned;
+    running.capacity = cost.capacity;
+    result_.bytes.copied += cost.copied;
+  }
+  if (executor_ != nullptr) {
+    MEMSTRATA_TRY_VOID(
+        executor_->grow({.request = request, .tokens = tokens + 1, .capacity = running.capacity}));
+  }
+  if (cost.taken != Bytes{}) {
+    give(cost.returned);
+    state_.reserved -= running.reserved;
+    running.reserved = holding_.reserved(full_blocks_of(request), running.capacity);
+    state_.reserved += running.reserved;
+  }
+  ++running.granted;
+  MEMSTRATA_ASSERT(running.granted <= input.output, "a token beyond the last", running.granted);
+  static_cast<void>(input);
+  schedule(place);
+  note();
+  return {};
+}
+
+ReplayEngine::Outcome ReplayEngine::make_room_for_growth(Bytes bytes, std::uint64_t asking) {
+  while (true) {
+    MEMSTRATA_TRY_VOID(evict_until(bytes));
+    if (fits(bytes)) {
+      return {};
+    }
+    MEMSTRATA_TRY_VOID(preempt_latest(asking));
+    if (preempted_ == asking) {
+      return {};
+    }
+  }
+}
+
+ReplayEngine::Outcome ReplayEngine::preempt_latest(std::uint64_t asking) {
+  while (running_[admissions_.back().place].sequence != admissions_.back().sequence) {
+    admissions_.pop_back();
+  }
+  const Admission latest = admissions_.back();
+  admissions_.pop_back();
+  preempted_ = latest.sequence;
+  const Running& running = running_[latest.place];
+  const std::uint32_t request = running.request;
+  const std::uint64_t steps = running.granted - running.generated_before;
+  if (latest.sequence != asking && after(running.ready_ns, steps, options_.decode_tps) == now_ns_) {
+    catch_up(running);  // its token of this instant exists, although its turn has not come
+  }
+  if (executor_ != nullptr) {
+    MEMSTRATA_TRY_VOID(executor_->preempt(request));
+  }
+  leave(latest.place);
+  Request& victim = requests_[request];
+  ++result_.preempted;
+  if (victim.incarnation == 0) {
+    ++result_.preempted_requests;
+  }
+  ++victim.incarnation;
+  victim.completions_at_preemption = result_.completed;
+  queue_.push_front(request);
+  state_.queued = queue_.size();
+  admission_may_succeed_ = true;
+  MEMSTRATA_TRY_VOID(trim_cache());
+  note();
+  return {};
+}
+
+// A request gives back its own part; its full prompt blocks stay, perhaps idle.
+void ReplayEngine::leave(std::uint32_t place) {
+  Running& running = running_[place];
+  const std::uint64_t tokens = tokens_of(running.request);
+  if (holding_.shares()) {
+    const auto path = input_.path(running.request);
+    for (std::size_t depth = 0; depth < path.size(); ++depth) {
+      if (cache_.unuse(path[depth]) == 0) {
+        state_.live -= holding_.live_block();
+        state_.cached += holding_.object(depth);
+      } else {
+        state_.saved -= holding_.mapped(depth);
+      }
+    }
+  }
+  if (holding_.has_slots()) {
+    ++idle_slots_;
+    state_.cached += running.held;
+  } else {
+    give(running.held);
+    state_.reserved -= running.reserved;
+  }
+  state_.live -= holding_.live_private(full_blocks_of(running.request), tokens);
+  state_.live_tokens -= tokens;
+  --state_.running;
+  running = Running{};
+  free_places_.push_back(place);
+}
+
+void ReplayEngine::take(Bytes bytes) noexcept {
+  state_.committed += bytes;
+  if (state_.committed > limit_) {
+    ++result_.violations;
+  }
+}
+
+void ReplayEngine::give(Bytes bytes) noexcept {
+  state_.committed -= bytes;
+}
+
+bool ReplayEngine::fits(Bytes bytes) const noexcept {
+  return bytes <= saturating_sub(limit_, state_.committed);
+}
+
+void ReplayEngine::note() {
+  meters_.note(state_);
+  if (executor_ != nullptr) {
+    executor_->observe(state_.committed);
+  }
+}
+
+ReplayEngine::Outcome ReplayEngine::close(const ReplayProgress& progress) {
+  MEMSTRATA_VERIFY(queue_.empty() && state_.running == 0 && state_.live == Bytes{},
+                   "a replay ends with unfinished requests",
+                   queue_.size(),
+                   state_.running);
+  meters_.finish(state_, now_ns_, result_);
+  if (!waits_.empty()) {
+    std::ranges::sort(waits_);
+    result_.wait = {.p50 = nearest_rank(waits_, 50),
+                    .p95 = nearest_rank(waits_, 95),
+                    .p99 = nearest_rank(waits_, 99)};
+  }
+  ReplayPrefix& prefix = result_.prefix;
+  prefix.hit_ratio_blocks = prefix.block_refs == 0 ? 0.0
+                                                   : static_cast<double>(prefix.hit_blocks) /
+                                                         static_cast<double>(prefix.block_refs);
+  result_.end = std::chrono::nanoseconds(now_ns_);
+  if (progress) {
+    progress(result_.policy, result_.completed + result_.refused, input_.size());
+  }
+  if (executor_ != nullptr) {
+    MEMSTRATA_TRY_VOID(executor_->end());
+  }
+  return {};
+}
+
+}  // namespace memstrata::replay_detail
