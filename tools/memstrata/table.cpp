@@ -3,11 +3,13 @@
 
 #include <libsmartcols/libsmartcols.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstddef>
 #include <cstdlib>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -41,6 +43,19 @@ T* require(T* pointer) {
 int flags_of(const Column& column) noexcept {
   return (column.align == Align::right ? SCOLS_FL_RIGHT : 0) |
          (column.may_wrap ? SCOLS_FL_WRAP : 0);
+}
+
+/// Each line of `text` without the blanks that fill its last cell, ended by a newline.
+std::string without_trailing_blanks(std::string_view text) {
+  std::string trimmed;
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find('\n'), text.size());
+    const std::string_view line = text.substr(0, end);
+    trimmed += line.substr(0, line.find_last_not_of(' ') + 1);
+    trimmed += '\n';
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return trimmed;
 }
 
 }  // namespace
@@ -83,7 +98,7 @@ std::string Table::to_text(std::size_t width) const {
   char* raw = nullptr;
   require(scols_print_table_to_string(table.get(), &raw));
   const std::unique_ptr<char, TextRelease> text(raw);
-  return std::string(text.get()) + "\n";
+  return without_trailing_blanks(text.get());
 }
 
 }  // namespace memstrata::tool

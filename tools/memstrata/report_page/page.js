@@ -131,7 +131,7 @@
         label.textContent = this.unit(value);
         this.plot.append(label);
       }
-      for (const time of ticks(this.end, width < 520 ? 3 : 7, 10)) {
+      for (const time of ticks(this.end, width < 520 ? 4 : 7, 10)) {
         const at = this.x(time);
         this.plot.append(svg("line", { class: "axis", x1: at, x2: at, y1: this.bottom, y2: this.bottom + 4 }));
         const anchor = time === 0 ? "start" : at > this.right - 24 ? "end" : "middle";
@@ -216,10 +216,13 @@
     return line.y[low];
   };
 
+  // A policy keeps its colour whatever is beside it; ours is the solid line.
+  const policy_order = ["virtual", "paged", "realloc", "reserve-max", "concat"];
   const line_of = (name, policy, key, index) => {
+    const style = index < 0 ? 0 : index % colours.length;
     const y = policy.series[key];
     const peak = y.reduce((most, value) => Math.max(most, value ?? 0), 0);
-    return { name, t: policy.series.t, y, peak, colour: colours[index % colours.length], dash: dashes[index % dashes.length], shown: true };
+    return { name, t: policy.series.t, y, peak, colour: colours[style], dash: dashes[style], shown: true };
   };
 
   const policies = data.policies;
@@ -245,7 +248,7 @@
 
   const compare = (id, key, unit, limit) => {
     const panel = document.getElementById(id);
-    new Chart(panel, unit).show(policies.map((policy, i) => line_of(policy.policy, policy, key, i)), limit, panel.querySelector("h2").textContent);
+    new Chart(panel, unit).show(policies.map((policy) => line_of(policy.policy, policy, key, policy_order.indexOf(policy.policy))), limit, panel.querySelector("h2").textContent);
   };
   const committed = document.getElementById("committed");
   if (policies.length > 1) compare("committed", "committed", bytes, data.limit);
