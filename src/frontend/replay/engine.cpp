@@ -126,13 +126,12 @@ std::int64_t ReplayEngine::after(std::int64_t start_ns,
   return end;
 }
 
-// The pending event of a request: room for its next token at the time at which the token before it exists, or its
-// completion at the time of its last token.
+// The pending event of a request: its next token, or its completion once the last one exists.
 void ReplayEngine::schedule(std::uint32_t place) {
   const Running& running = running_[place];
-  const std::uint64_t output = input_.request(running.request).output;
-  const std::uint64_t steps = running.granted - running.generated_before;
-  const bool complete = running.granted >= output;
+  const std::uint64_t generated = requests_[running.request].generated;
+  const bool complete = generated >= input_.request(running.request).output;
+  const std::uint64_t steps = generated - running.generated_before + (complete ? 0 : 1);
   events_.push_back({.time_ns = after(running.ready_ns, steps, options_.decode_tps),
                      .kind = complete ? EventKind::completion : EventKind::growth,
                      .sequence = running.sequence,
@@ -144,20 +143,8 @@ std::uint64_t ReplayEngine::tokens_of(std::uint32_t request) const noexcept {
   return input_.request(request).input + requests_[request].generated;
 }
 
-// Counts the tokens of a request up to `granted`, which exist now.
-void ReplayEngine::catch_up(const Running& running) noexcept {
-  Request& request = requests_[running.request];
-  while (request.generated < running.granted) {
-    state_.live += holding_.live_token(tokens_of(running.request));
-    ++request.generated;
-    ++state_.live_tokens;
-  }
-}
-
 ReplayEngine::Outcome ReplayEngine::complete(std::uint32_t place) {
-  const Running& running = running_[place];
-  const std::uint32_t request = running.request;
-  catch_up(running);
+  const std::uint32_t request = running_[place].request;
   if (executor_ != nullptr) {
     MEMSTRATA_TRY_VOID(executor_->finish(request));
   }
@@ -175,23 +162,27 @@ ReplayEngine::Outcome ReplayEngine::complete(std::uint32_t place) {
 
 // R8: while the room is missing and the asking request still runs, the latest admission goes.
 ReplayEngine::Outcome ReplayEngine::grow(std::uint32_t place) {
-  Running& running = running_[place];
-  const std::uint64_t sequence = running.sequence;
-  const std::uint32_t request = running.request;
-  catch_up(running);
-  const InputRequest& input = input_.request(request);
+  const std::uint32_t request = running_[place].request;
+  const std::uint64_t sequence = running_[place].sequence;
   const std::uint64_t tokens = tokens_of(request);
-  const GrowthCost cost = holding_.growth(full_blocks_of(request), tokens, running.capacity);
-  if (cost.taken != Bytes{}) {
-    MEMSTRATA_TRY_VOID(make_room_for_growth(cost.taken, sequence));
+  const GrowthCost cost =
+      holding_.growth(full_blocks_of(request), tokens, running_[place].capacity);
+  while (!fits(cost.taken)) {
+    MEMSTRATA_TRY_VOID(evict_until(cost.taken));
+    if (fits(cost.taken)) {
+      break;
+    }
+    MEMSTRATA_TRY_VOID(preempt_latest());
     if (running_[place].sequence != sequence) {
       return {};
     }
+  }
+  Running& running = running_[place];
+  running.capacity = cost.capacity;
+  if (cost.taken != Bytes{}) {
     take(cost.taken);
     note();
     running.held += cost.taken;
-    running.held -= cost.returned;
-    running.capacity = cost.capacity;
     result_.bytes.copied += cost.copied;
   }
   if (executor_ != nullptr) {
@@ -200,48 +191,30 @@ ReplayEngine::Outcome ReplayEngine::grow(std::uint32_t place) {
   }
   if (cost.taken != Bytes{}) {
     give(cost.returned);
+    running.held -= cost.returned;
     state_.reserved -= running.reserved;
     running.reserved = holding_.reserved(full_blocks_of(request), running.capacity);
     state_.reserved += running.reserved;
   }
-  ++running.granted;
-  MEMSTRATA_ASSERT(running.granted <= input.output, "a token beyond the last", running.granted);
-  static_cast<void>(input);
+  state_.live += holding_.live_token(tokens);
+  ++state_.live_tokens;
+  ++requests_[request].generated;
   schedule(place);
   note();
   return {};
 }
 
-ReplayEngine::Outcome ReplayEngine::make_room_for_growth(Bytes bytes, std::uint64_t asking) {
-  while (true) {
-    MEMSTRATA_TRY_VOID(evict_until(bytes));
-    if (fits(bytes)) {
-      return {};
-    }
-    MEMSTRATA_TRY_VOID(preempt_latest(asking));
-    if (preempted_ == asking) {
-      return {};
-    }
-  }
-}
-
-ReplayEngine::Outcome ReplayEngine::preempt_latest(std::uint64_t asking) {
+ReplayEngine::Outcome ReplayEngine::preempt_latest() {
   while (running_[admissions_.back().place].sequence != admissions_.back().sequence) {
     admissions_.pop_back();
   }
-  const Admission latest = admissions_.back();
+  const std::uint32_t place = admissions_.back().place;
   admissions_.pop_back();
-  preempted_ = latest.sequence;
-  const Running& running = running_[latest.place];
-  const std::uint32_t request = running.request;
-  const std::uint64_t steps = running.granted - running.generated_before;
-  if (latest.sequence != asking && after(running.ready_ns, steps, options_.decode_tps) == now_ns_) {
-    catch_up(running);  // its token of this instant exists, although its turn has not come
-  }
+  const std::uint32_t request = running_[place].request;
   if (executor_ != nullptr) {
     MEMSTRATA_TRY_VOID(executor_->preempt(request));
   }
-  leave(latest.place);
+  leave(place);
   Request& victim = requests_[request];
   ++result_.preempted;
   if (victim.incarnation == 0) {
@@ -249,6 +222,7 @@ ReplayEngine::Outcome ReplayEngine::preempt_latest(std::uint64_t asking) {
   }
   ++victim.incarnation;
   victim.completions_at_preemption = result_.completed;
+  victim.was_alone = state_.running == 0;
   queue_.push_front(request);
   state_.queued = queue_.size();
   admission_may_succeed_ = true;

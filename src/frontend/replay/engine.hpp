@@ -43,6 +43,7 @@ class ReplayEngine {
     std::uint64_t generated = 0;  ///< Tokens generated so far; kept over a preemption.
     std::uint32_t incarnation = 0;
     std::uint64_t completions_at_preemption = 0;
+    bool was_alone = false;  ///< Nothing else ran when it was preempted last.
   };
 
   /// A request that is admitted and not finished.
@@ -86,8 +87,7 @@ class ReplayEngine {
   [[nodiscard]] Outcome complete(std::uint32_t place);
   [[nodiscard]] Outcome grow(std::uint32_t place);
   [[nodiscard]] Outcome make_room_for_growth(Bytes bytes, std::uint64_t asking);
-  [[nodiscard]] Outcome preempt_latest(std::uint64_t asking);
-  void catch_up(const Running& running) noexcept;
+  [[nodiscard]] Outcome preempt_latest();
   void arrive();
   [[nodiscard]] Outcome admit_from_queue();
   [[nodiscard]] Result<bool, ReplayError> try_admit(std::uint32_t request);
@@ -108,6 +108,7 @@ class ReplayEngine {
                                    std::uint64_t tokens,
                                    std::uint64_t per_second);
   [[nodiscard]] std::uint64_t tokens_of(std::uint32_t request) const noexcept;
+  [[nodiscard]] std::uint64_t initial_capacity(std::uint32_t request) const noexcept;
   [[nodiscard]] std::uint64_t full_blocks_of(std::uint32_t request) const noexcept;
   [[nodiscard]] Outcome close(const ReplayProgress& progress);
   void report_progress(const ReplayProgress& progress);

@@ -18,6 +18,15 @@ std::uint64_t ReplayEngine::full_blocks_of(std::uint32_t request) const noexcept
   return holding_.shares() ? input_.request(request).full_blocks : 0;
 }
 
+// A request that outgrew the budget all alone would outgrow it again from where it stands. It comes back with the
+// capacity that doubling from its prompt would have given it, which R9 has measured.
+std::uint64_t ReplayEngine::initial_capacity(std::uint32_t request) const noexcept {
+  const std::uint64_t capacity = holding_.initial_capacity(tokens_of(request));
+  return requests_[request].was_alone
+             ? holding_.doubled_capacity(input_.request(request).input, capacity)
+             : capacity;
+}
+
 // R9: what can never fit is refused at arrival, with both numbers.
 void ReplayEngine::arrive() {
   while (next_arrival_ < input_.size() && input_.request(next_arrival_).arrival_ns <= now_ns_) {
@@ -86,8 +95,7 @@ Result<bool, ReplayError> ReplayEngine::try_admit(std::uint32_t request) {
   }
   const auto path = holding_.shares() ? input_.path(request) : std::span<const BlockIndex>();
   const std::size_t hits = cache_.hit_run(path);
-  const Bytes own = holding_.private_bytes(full_blocks_of(request),
-                                           holding_.initial_capacity(tokens_of(request)));
+  const Bytes own = holding_.private_bytes(full_blocks_of(request), initial_capacity(request));
   Bytes needed = own;
   for (std::size_t depth = hits; depth < path.size(); ++depth) {
     needed += holding_.object(depth);
@@ -170,8 +178,7 @@ ReplayEngine::Outcome ReplayEngine::start(std::uint32_t request, std::size_t hit
   running.request = request;
   running.ready_ns = hold_path(request, hits);
   running.generated_before = admitted.generated;
-  running.granted = admitted.generated;
-  running.capacity = holding_.initial_capacity(tokens);
+  running.capacity = initial_capacity(request);
   running.held = held;
   if (holding_.has_slots() && idle_slots_ > 0) {
     --idle_slots_;

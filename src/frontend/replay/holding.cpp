@@ -77,6 +77,17 @@ std::uint64_t Holding::initial_capacity(std::uint64_t tokens) const noexcept {
   return has_slots() ? context_ : tokens;
 }
 
+std::uint64_t Holding::doubled_capacity(std::uint64_t input, std::uint64_t tokens) const noexcept {
+  if (policy_ != ReplayPolicy::realloc) {
+    return tokens;
+  }
+  std::uint64_t capacity = input;
+  while (capacity < tokens) {
+    capacity *= 2;
+  }
+  return capacity;
+}
+
 Bytes Holding::private_bytes(std::uint64_t full_blocks, std::uint64_t capacity) const noexcept {
   switch (policy_) {
     case ReplayPolicy::reserve_max:
@@ -127,12 +138,9 @@ Bytes Holding::alone(std::uint64_t full_blocks,
   if (has_slots() || output == 0) {
     return private_bytes(full_blocks, input);
   }
-  std::uint64_t capacity = policy_ == ReplayPolicy::concat ? input + output - 1 : input;
-  while (policy_ == ReplayPolicy::realloc && 2 * capacity < input + output) {
-    capacity *= 2;
-  }
-  const std::uint64_t larger = policy_ == ReplayPolicy::realloc ? 2 * capacity : capacity + 1;
-  return saturating_add(private_bytes(0, capacity), private_bytes(0, larger));
+  const std::uint64_t larger = doubled_capacity(input, input + output);
+  const std::uint64_t smaller = policy_ == ReplayPolicy::realloc ? larger / 2 : larger - 1;
+  return saturating_add(private_bytes(0, smaller), private_bytes(0, larger));
 }
 
 Bytes Holding::reserved(std::uint64_t full_blocks, std::uint64_t capacity) const noexcept {

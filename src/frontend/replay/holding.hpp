@@ -58,6 +58,11 @@ class Holding {
   /// Tokens of room that a request of `tokens` gets at admission.
   [[nodiscard]] std::uint64_t initial_capacity(std::uint64_t tokens) const noexcept;
 
+  /// The first capacity of at least `tokens` that doubling reaches from `input`; `tokens` itself for a policy that
+  /// does not double.
+  [[nodiscard]] std::uint64_t doubled_capacity(std::uint64_t input,
+                                               std::uint64_t tokens) const noexcept;
+
   /// Physical bytes of a request's own part: `full_blocks` of its prompt lie in objects, it has room for
   /// `capacity` tokens in all. Of a policy with slots: the slot.
   [[nodiscard]] Bytes private_bytes(std::uint64_t full_blocks,
