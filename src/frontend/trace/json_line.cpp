@@ -25,7 +25,6 @@ namespace memstrata::detail {
 namespace {
 
 constexpr std::size_t deepest_nesting = 64;
-constexpr std::size_t longest_text = 4096;
 
 enum class Field : std::uint8_t {
   other,

@@ -1,16 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "frontend/trace/line_reader.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <memory>
 #include <new>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 
+#include "frontend/trace/line_defect.hpp"
 #include "memstrata/core/bytes.hpp"
 #include "memstrata/core/error/error_text.hpp"
 #include "memstrata/core/error/trace_error.hpp"
@@ -30,6 +34,27 @@ bool is_blank(std::string_view text) {
 }
 
 }  // namespace
+
+std::optional<LineDefect> line_defect(const Line& line, Bytes longest) {
+  switch (line.state) {
+    case Line::State::whole:
+    case Line::State::end:
+      return std::nullopt;
+    case Line::State::unterminated:
+      return LineDefect{.defect = TraceDefect::unterminated_line,
+                        .field = {},
+                        .expected = "a line end behind the last line",
+                        .found = ErrorText::copy(
+                            fmt::format("the end of the text behind {}", printable(line.text)))};
+    case Line::State::too_long:
+      return LineDefect{
+          .defect = TraceDefect::line_too_long,
+          .field = {},
+          .expected = ErrorText::copy(fmt::format("at most {} bytes in a line", longest.value)),
+          .found = ErrorText::copy(fmt::format("more, beginning with {}", printable(line.text)))};
+  }
+  std::unreachable();
+}
 
 LineReader::LineReader(std::unique_ptr<TraceSource> source, Bytes longest)
     : source_(std::move(source)), longest_(longest.value), buffer_(buffer_bytes) {}

@@ -4,10 +4,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "frontend/trace/line_defect.hpp"
 #include "memstrata/core/bytes.hpp"
 #include "memstrata/core/error/trace_error.hpp"
 #include "memstrata/core/result.hpp"
@@ -29,6 +31,9 @@ struct Line {
   std::uint64_t number = 0;  ///< The first line is 1.
   Bytes offset;
 };
+
+/// What is wrong with a line that is cut or longer than `longest`; nothing if it is whole.
+[[nodiscard]] std::optional<LineDefect> line_defect(const Line& line, Bytes longest);
 
 /// Cuts the bytes of a source into lines. Holds one line of at most `longest` bytes and a buffer of 64 KiB.
 /// Single-threaded.

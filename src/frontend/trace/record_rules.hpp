@@ -16,6 +16,9 @@ namespace memstrata::detail {
 /// The longest name of a tenant or a session, in bytes.
 inline constexpr std::size_t longest_name = 256;
 
+/// The longest other text of our format, in bytes.
+inline constexpr std::size_t longest_text = 4096;
+
 /// The number of blocks of a prompt of `input_tokens`.
 [[nodiscard]] std::uint64_t blocks_of(std::uint64_t input_tokens) noexcept;
 

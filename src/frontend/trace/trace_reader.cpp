@@ -83,29 +83,6 @@ class TraceReader::State {
 
 namespace {
 
-// Of everything but a line that is whole. A line that is cut or too long is bad whatever it holds.
-std::optional<LineDefect> check_line(const Line& line, Bytes longest) {
-  switch (line.state) {
-    case Line::State::whole:
-    case Line::State::end:
-      return std::nullopt;
-    case Line::State::unterminated:
-      return LineDefect{.defect = TraceDefect::unterminated_line,
-                        .field = {},
-                        .expected = "a line end behind the last line",
-                        .found = ErrorText::copy(fmt::format("the end of the text behind {}",
-                                                             detail::printable(line.text)))};
-    case Line::State::too_long:
-      return LineDefect{
-          .defect = TraceDefect::line_too_long,
-          .field = {},
-          .expected = ErrorText::copy(fmt::format("at most {} bytes in a line", longest.value)),
-          .found = ErrorText::copy(
-              fmt::format("more, beginning with {}", detail::printable(line.text)))};
-  }
-  std::unreachable();
-}
-
 std::optional<TraceTimeUnit> unit_called(std::string_view name) {
   for (const TraceTimeUnit unit :
        {TraceTimeUnit::milliseconds, TraceTimeUnit::microseconds, TraceTimeUnit::nanoseconds}) {
@@ -128,7 +105,7 @@ Result<void, TraceError> TraceReader::State::begin() {
   }
   if (line.text == detail::azure_header && line.state != Line::State::too_long) {
     format_ = TraceFormat::azure;
-    if (auto defect = check_line(line, options_.max_line)) {
+    if (auto defect = detail::line_defect(line, options_.max_line)) {
       return fail(TraceError(detail::at_place(*std::move(defect), lines_.place())));
     }
     return {};
@@ -149,7 +126,7 @@ Result<void, TraceError> TraceReader::State::begin_json(const Line& line) {
     return {};
   }
   format_ = TraceFormat::memstrata;
-  auto defect = check_line(line, options_.max_line);
+  auto defect = detail::line_defect(line, options_.max_line);
   if (!defect) {
     defect = take_header(first);
   }
@@ -231,7 +208,7 @@ Result<std::optional<TraceRecord>, TraceError> TraceReader::State::read_next() {
 }
 
 Result<TraceRecord, LineDefect> TraceReader::State::read_record(const Line& line) {
-  if (auto defect = check_line(line, options_.max_line)) {
+  if (auto defect = detail::line_defect(line, options_.max_line)) {
     return fail(*std::move(defect));
   }
   MEMSTRATA_TRY(Arrived arrived, parse(line));
