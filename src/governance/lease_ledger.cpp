@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <expected>
 #include <memory>
 #include <utility>
 
@@ -22,22 +23,29 @@
 namespace memstrata {
 namespace {
 
-MemoryError error_of(const TierBook::Refusal& refusal, Tier tier, Bytes bytes, MemoryRole role) {
+/// The failed result for a refused request; made in place, because a refusal is an ordinary answer.
+template <class T>
+Result<T> refused(const TierBook::Refusal& refusal, Tier tier, Bytes bytes, MemoryRole role) {
   switch (refusal.reason) {
     case TierBook::Refusal::Reason::exhausted:
-      return TierExhausted{.tier = tier,
-                           .role = role,
-                           .requested = bytes,
-                           .used = refusal.usage.used + refusal.usage.promised,
-                           .limit = refusal.usage.limit,
-                           .available = refusal.usage.available};
+      return Result<T>(std::unexpect,
+                       TierExhausted{.tier = tier,
+                                     .role = role,
+                                     .requested = bytes,
+                                     .used = refusal.used,
+                                     .limit = refusal.limit,
+                                     .available = saturating_sub(refusal.limit, refusal.used)});
     case TierBook::Refusal::Reason::unrepresentable:
-      return InvalidRequest{
-          .tier = tier, .requested = bytes, .reason = "the tier's books count at most 2^60 bytes"};
+      return Result<T>(std::unexpect,
+                       InvalidRequest{.tier = tier,
+                                      .requested = bytes,
+                                      .reason = "the tier's books count at most 2^60 bytes"});
     case TierBook::Refusal::Reason::paused_by_caller:
-      return InvalidRequest{.tier = tier,
-                            .requested = bytes,
-                            .reason = "the calling thread holds the guard that pauses this tier"};
+      return Result<T>(
+          std::unexpect,
+          InvalidRequest{.tier = tier,
+                         .requested = bytes,
+                         .reason = "the calling thread holds the guard that pauses this tier"});
   }
   std::unreachable();
 }
@@ -56,16 +64,6 @@ LeaseLedger::LeaseLedger(DeviceKey device, TierLimits limits) noexcept
   }
 }
 
-TierBook& LeaseLedger::book(Tier tier) noexcept {
-  MEMSTRATA_VERIFY(index_of(tier) < tier_count, "no such tier", index_of(tier));
-  return books_[index_of(tier)];
-}
-
-const TierBook& LeaseLedger::book(Tier tier) const noexcept {
-  MEMSTRATA_VERIFY(index_of(tier) < tier_count, "no such tier", index_of(tier));
-  return books_[index_of(tier)];
-}
-
 std::uint64_t LeaseLedger::live_leases(Tier tier) const noexcept {
   // One reference per tier stands for the owning pointers, which the caller came through.
   return book(tier).references() - 1;
@@ -80,7 +78,7 @@ Result<MemoryLease> LeaseLedger::lease(Tier tier, Bytes bytes, MemoryRole role, 
   TierBook& books = book(tier);
   if (bytes != Bytes{} && !books.try_claim_at_once(bytes)) [[unlikely]] {
     if (const auto refusal = books.claim(bytes)) {
-      return fail(error_of(*refusal, tier, bytes, role));
+      return refused<MemoryLease>(*refusal, tier, bytes, role);
     }
   }
   books.retain();
@@ -94,7 +92,7 @@ Result<MemoryLease> LeaseLedger::record_committed(Tier tier,
   TierBook& books = book(tier);
   if (bytes != Bytes{}) {
     if (const auto refusal = books.record(bytes)) {
-      return fail(error_of(*refusal, tier, bytes, role));
+      return refused<MemoryLease>(*refusal, tier, bytes, role);
     }
   }
   books.retain();
@@ -105,7 +103,7 @@ Result<void> LeaseLedger::try_claim(Tier tier, Bytes bytes, MemoryRole role) {
   TierBook& books = book(tier);
   if (bytes != Bytes{} && !books.try_claim_at_once(bytes)) [[unlikely]] {
     if (const auto refusal = books.claim(bytes)) {
-      return fail(error_of(*refusal, tier, bytes, role));
+      return refused<void>(*refusal, tier, bytes, role);
     }
   }
   return {};
@@ -133,9 +131,9 @@ void LeaseLedger::drop_owner() noexcept {
   }
 }
 
-void LeaseLedger::drop_reference(TierBook& book) noexcept {
+void LeaseLedger::drop_tier() noexcept {
   // Acquire and release: whoever counts the last tier down sees what was done through all of them.
-  if (book.drop() && referenced_tiers_.fetch_sub(1, std::memory_order_acq_rel) == 1) [[unlikely]] {
+  if (referenced_tiers_.fetch_sub(1, std::memory_order_acq_rel) == 1) {
     delete this;
   }
 }

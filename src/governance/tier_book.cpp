@@ -19,14 +19,6 @@ namespace {
 /// Readings of the words that may be disturbed by a limit change before the reader queues for the mutex instead.
 constexpr int undisturbed_attempts = 16;
 
-TierUsage usage_of(Bytes limit, Bytes used) noexcept {
-  return {.limit = limit,
-          .used = used,
-          .promised = Bytes{},
-          .available = saturating_sub(limit, used),
-          .oversubscribed = saturating_sub(used, limit)};
-}
-
 /// What is used when `available` is left under `ceiling`; zero in the instants before an excess is dropped.
 Bytes used_of(std::int64_t ceiling, std::int64_t available) noexcept {
   return Bytes{static_cast<std::uint64_t>(std::max(ceiling - available, std::int64_t{0}))};
@@ -35,31 +27,33 @@ Bytes used_of(std::int64_t ceiling, std::int64_t available) noexcept {
 }  // namespace
 
 TierUsage TierBook::usage() const noexcept {
+  const Figures now = figures();
+  return {.limit = now.limit,
+          .used = now.used,
+          .promised = Bytes{},
+          .available = saturating_sub(now.limit, now.used),
+          .oversubscribed = saturating_sub(now.used, now.limit)};
+}
+
+TierBook::Figures TierBook::figures() const noexcept {
   for (int attempt = 0; attempt < undisturbed_attempts; ++attempt) {
-    if (const auto read = read_once()) {
-      return *read;
+    const std::uint64_t before = epoch_.load(std::memory_order_acquire);
+    const Figures read = read_words();
+    // The acquiring loads of `read_words` keep the load below behind them: the same even epoch on both sides means
+    // that no limit was being stored in between.
+    if (before % 2 == 0 && epoch_.load(std::memory_order_relaxed) == before) {
+      return read;
     }
   }
   const MutexLock lock(limit_mutex_);
   return read_words();
 }
 
-std::optional<TierUsage> TierBook::read_once() const noexcept {
-  const std::uint64_t before = epoch_.load(std::memory_order_acquire);
-  const TierUsage read = read_words();
-  // The acquiring loads of `read_words` keep this load behind them: the same even epoch on both sides means that
-  // no limit was being stored in between.
-  if (before % 2 != 0 || epoch_.load(std::memory_order_relaxed) != before) {
-    return std::nullopt;
-  }
-  return read;
-}
-
-TierUsage TierBook::read_words() const noexcept {
+TierBook::Figures TierBook::read_words() const noexcept {
   const Bytes limit{limit_.load(std::memory_order_acquire)};
   const std::int64_t ceiling = ceiling_.load(std::memory_order_acquire);
   const std::int64_t available = unmarked(available_.load(std::memory_order_acquire));
-  return usage_of(limit, used_of(ceiling, available));
+  return {.limit = limit, .used = used_of(ceiling, available)};
 }
 
 LedgerFaults TierBook::faults() const noexcept {
@@ -79,24 +73,24 @@ bool TierBook::validate() const {
 }
 
 std::optional<TierBook::Refusal> TierBook::claim(Bytes bytes) {
-  while (!try_claim_at_once(bytes)) {
-    if (available_.load(std::memory_order_acquire) < lowest_unmarked) {
-      if (!wait_for_resume()) {
-        return Refusal{.reason = Refusal::Reason::paused_by_caller, .usage = usage()};
-      }
+  do {
+    const bool is_paused = available_.load(std::memory_order_acquire) < lowest_unmarked;
+    if (is_paused && wait_for_resume()) {
       continue;
     }
-    const TierUsage now = usage();
-    const auto sum = checked_add(now.used, bytes);
-    const bool fits = sum && *sum <= now.limit;
-    if (fits && *sum <= largest_figure) {
-      continue;  // room has come back meanwhile
+    const auto [limit, used] = figures();
+    if (is_paused) {
+      return Refusal{.reason = Refusal::Reason::paused_by_caller, .limit = limit, .used = used};
     }
-    // Whether the sum is above the limit decides; only what fits the limit can be too large for the books.
-    return Refusal{
-        .reason = sum && !fits ? Refusal::Reason::exhausted : Refusal::Reason::unrepresentable,
-        .usage = now};
-  }
+    const auto sum = checked_add(used, bytes);
+    if (sum && *sum > limit) {
+      return Refusal{.reason = Refusal::Reason::exhausted, .limit = limit, .used = used};
+    }
+    if (!sum || *sum > largest_figure) {
+      return Refusal{.reason = Refusal::Reason::unrepresentable, .limit = limit, .used = used};
+    }
+    // There is room at this instant; whoever loses it to another claim looks again.
+  } while (!try_claim_at_once(bytes));
   return std::nullopt;
 }
 
@@ -118,7 +112,8 @@ std::optional<TierBook::Refusal> TierBook::record(Bytes bytes) {
     const Bytes used = used_of(ceiling, unmarked(available));
     if (bytes > largest_figure || used + bytes > largest_figure) {
       return Refusal{.reason = Refusal::Reason::unrepresentable,
-                     .usage = usage_of(Bytes{limit_.load(std::memory_order_relaxed)}, used)};
+                     .limit = Bytes{limit_.load(std::memory_order_relaxed)},
+                     .used = used};
     }
   } while (!available_.compare_exchange_weak(available,
                                              available - static_cast<std::int64_t>(bytes.value),

@@ -10,6 +10,7 @@
 
 #include "memstrata/contract/memory_governor.hpp"
 #include "memstrata/core/bytes.hpp"
+#include "memstrata/core/check.hpp"
 #include "memstrata/core/identity.hpp"
 #include "memstrata/core/result.hpp"
 #include "memstrata/core/role.hpp"
@@ -108,10 +109,24 @@ class LeaseLedger final : public LeaseAccounting {
 
   /// The owning pointers are gone: the references that stand for them end, and with the last lease the books.
   void drop_owner() noexcept;
-  void drop_reference(TierBook& book) noexcept;
+  /// Nothing refers to one of the tiers any more; after the last one the books end.
+  void drop_tier() noexcept;
 
-  [[nodiscard]] TierBook& book(Tier tier) noexcept;
-  [[nodiscard]] const TierBook& book(Tier tier) const noexcept;
+  void drop_reference(TierBook& book) noexcept {
+    if (book.drop()) [[unlikely]] {
+      drop_tier();
+    }
+  }
+
+  [[nodiscard]] TierBook& book(Tier tier) noexcept {
+    MEMSTRATA_VERIFY(index_of(tier) < tier_count, "no such tier", index_of(tier));
+    return books_[index_of(tier)];
+  }
+
+  [[nodiscard]] const TierBook& book(Tier tier) const noexcept {
+    MEMSTRATA_VERIFY(index_of(tier) < tier_count, "no such tier", index_of(tier));
+    return books_[index_of(tier)];
+  }
 
   const MemoryAuthorityId id_;
   std::array<TierBook, tier_count> books_;

@@ -42,7 +42,7 @@ class TierBook {
   /// The most bytes that one tier's leases may hold together: 1 EiB.
   static constexpr Bytes largest_figure{std::uint64_t{1} << 60U};
 
-  /// Why a claim was not granted, and the books at the instant of the refusal.
+  /// Why a claim was not granted, and the figures at the instant of the refusal.
   struct Refusal {
     enum class Reason : std::uint8_t {
       exhausted,         ///< The limit leaves too little.
@@ -51,7 +51,8 @@ class TierBook {
     };
 
     Reason reason;
-    TierUsage usage;
+    Bytes limit;
+    Bytes used;
   };
 
   /// An empty tier whose limit is zero.
@@ -153,8 +154,14 @@ class TierBook {
     return static_cast<std::int64_t>(std::min(limit, largest_figure).value);
   }
 
-  [[nodiscard]] std::optional<TierUsage> read_once() const noexcept;
-  [[nodiscard]] TierUsage read_words() const noexcept;
+  /// What is stated and what is used; small enough for two registers.
+  struct Figures {
+    Bytes limit;
+    Bytes used;
+  };
+
+  [[nodiscard]] Figures figures() const noexcept MEMSTRATA_EXCLUDES(limit_mutex_);
+  [[nodiscard]] Figures read_words() const noexcept;
   [[nodiscard]] bool wait_for_resume() MEMSTRATA_EXCLUDES(gate_);
   void store_limit(Bytes limit) noexcept MEMSTRATA_REQUIRES(limit_mutex_);
   void correct_excess() noexcept MEMSTRATA_EXCLUDES(limit_mutex_);
