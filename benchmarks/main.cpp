@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <array>
 #include <charconv>
 #include <cstdio>
 #include <exception>
@@ -9,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "bench_lease.hpp"
+#include "all_benchmarks.hpp"
 #include "support/bench_report.hpp"
 #include "support/paired_rounds.hpp"
 
@@ -17,14 +16,6 @@ namespace {
 
 using memstrata::bench::BenchResult;
 using memstrata::bench::RoundOptions;
-
-/// A group of measures that are run together.
-struct Group {
-  std::string_view name;
-  std::vector<BenchResult> (*run)(const RoundOptions&);
-};
-
-constexpr std::array groups{Group{.name = "lease", .run = memstrata::bench::bench_lease}};
 
 struct Request {
   bool json = false;
@@ -43,7 +34,7 @@ struct Request {
 };
 
 bool is_group(std::string_view name) {
-  for (const Group& group : groups) {
+  for (const memstrata::bench::Benchmark& group : memstrata::bench::all_benchmarks()) {
     if (group.name == name) {
       return true;
     }
@@ -79,7 +70,7 @@ std::optional<Request> parse(std::span<char* const> arguments) {
 /// Runs what was asked for and prints it. True if every target was met.
 bool run(const Request& request) {
   bool all_met = true;
-  for (const Group& group : groups) {
+  for (const memstrata::bench::Benchmark& group : memstrata::bench::all_benchmarks()) {
     if (!request.wants(group.name)) {
       continue;
     }
@@ -107,7 +98,7 @@ int main(int argc, char** argv) {
     if (!request) {
       std::fputs("usage: memstrata_bench [--json] [--check] [--rounds N] [GROUP...]\ngroups:",
                  stderr);
-      for (const Group& group : groups) {
+      for (const memstrata::bench::Benchmark& group : memstrata::bench::all_benchmarks()) {
         std::fprintf(stderr, " %s", std::string(group.name).c_str());
       }
       std::fputs("\n--check: exit status 1 if a target was not met\n", stderr);
