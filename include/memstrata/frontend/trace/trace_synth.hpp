@@ -18,9 +18,9 @@ struct TraceSynthOptions {
   /// Multiplies sessions and duration alike: the load stays, the trace gets longer.
   std::uint64_t scale = 1;
   /// Mean time between the beginnings of two sessions.
-  std::uint64_t session_gap_ms = 2400;
+  std::uint64_t session_gap_ms = 1000;
   /// No prompt is longer; a session ends when its next prompt would be.
-  std::uint64_t max_input_tokens = 6144;
+  std::uint64_t max_input_tokens = 4096;
   /// Tenants, each with a system prompt of its own; the first is the busiest.
   std::uint64_t tenants = 4;
 };
