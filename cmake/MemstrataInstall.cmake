@@ -40,4 +40,9 @@ string(REGEX REPLACE "/$" "" memstrata_pc_prefix "${memstrata_pc_prefix}")
 configure_file(cmake/memstrata.pc.in "${PROJECT_BINARY_DIR}/memstrata.pc" @ONLY)
 install(FILES "${PROJECT_BINARY_DIR}/memstrata.pc" DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
 
+if(TARGET memstrata)
+  install(TARGETS memstrata RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
+  install(FILES samples/sample.trace.jsonl DESTINATION "${CMAKE_INSTALL_DATADIR}/memstrata/samples")
+endif()
+
 install(FILES LICENSE README.md DESTINATION "${CMAKE_INSTALL_DOCDIR}")

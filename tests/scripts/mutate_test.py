@@ -90,7 +90,7 @@ class Verdicts(unittest.TestCase):
         self.assertEqual(len(drawn), 50)
         self.assertGreaterEqual(len(mutate.draw(ROOT, files, None, 1)), 200)
 
-    def test_programs_of_the_layer_come_first_and_those_of_the_front_end_never(self):
+    def test_programs_of_the_layer_come_first_and_those_of_the_tool_never(self):
         def program(name, label, *libraries):
             return mutate.Program(name, pathlib.Path(name), (label,), libraries)
 
@@ -98,7 +98,7 @@ class Verdicts(unittest.TestCase):
             program("property_core", "property", "memstrata::core"),
             program("unit_core", "unit", "memstrata::core"),
             program("unit_structure", "unit", "memstrata::structure"),
-            program("unit_trace", "unit", "memstrata::frontend"),
+            program("unit_tool", "unit", "memstrata_tool"),
         ]
         own, others = mutate.programs_for("core", programs, {})
         self.assertEqual([each.target for each in own], ["unit_core", "property_core"])
