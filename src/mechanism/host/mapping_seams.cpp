@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Why this file exists. Linux merges neighbouring private mappings of equal protection only if their pages hang
+// under the same owner (an "anon_vma") or one of them has none yet. A run that is committed and touched on its
+// own, with untouched address space on both sides, gets an owner of its own; after many such runs have come and
+// gone, the reservation is left in as many pieces as there ever were runs, although nothing is committed. (3,000
+// isolated runs of 64 KiB, committed and released: 3,000 mappings remain; with the steps below 1. Linux 6.18.)
+// A page next to the first run that is made writable for a moment merges with the run and, when it is protected
+// again, takes the owner along into the gap, which then shares it with all that is later cut out of it. Two
+// cheap calls per side, once per reservation, and the count of mappings is exact from then on.
+
+#include <cstdint>
+#include <optional>
+
+#include "mechanism/host/reservation_record.hpp"
+#include "memstrata/core/bytes.hpp"
+#include "memstrata/mechanism/host/system_calls.hpp"
+
+namespace memstrata::host::detail {
+
+void ReservationRecord::heal_stray() noexcept {
+  if (stray &&
+      state->call({.kind = SystemCallKind::protect, .address = *stray, .length = page_size().value})
+          .is_ok()) {
+    stray.reset();
+  }
+}
+
+void ReservationRecord::claim_stray(ByteRange range) noexcept {
+  const ByteRange taken{.offset = place.offset + range.offset, .size = range.size};
+  if (stray && taken.overlaps({.offset = Bytes{*stray}, .size = page_size()})) {
+    stray.reset();
+  }
+}
+
+void ReservationRecord::spread_into(std::uint64_t page) noexcept {
+  heal_stray();
+  const SystemCall open{.kind = SystemCallKind::protect,
+                        .protection = Protection::read_write,
+                        .address = page,
+                        .length = page_size().value};
+  if (stray || !state->call(open).is_ok()) {
+    ++seams;
+    return;
+  }
+  if (!state->options().populate) {
+    // The run may be untouched and have no owner yet: make it have one, through the page that merged with it.
+    const bool touched = state
+                             ->call({.kind = SystemCallKind::advise,
+                                     .advice = Advice::populate_write,
+                                     .address = page,
+                                     .length = page_size().value})
+                             .is_ok();
+    const bool discarded = state
+                               ->call({.kind = SystemCallKind::advise,
+                                       .advice = Advice::discard,
+                                       .address = page,
+                                       .length = page_size().value})
+                               .is_ok();
+    seams += touched && discarded ? 0 : 1;
+  }
+  stray = page;
+  heal_stray();
+  if (stray) {
+    ++seams;
+  }
+}
+
+void ReservationRecord::spread_to_both_sides(ByteRange run) noexcept {
+  const auto is_vacant = [this](Bytes offset) {
+    const ByteRange granule{.offset = offset, .size = state->granule()};
+    return offset >= place.size ||
+           (!committed.first_set(granule).has_value() && !first_shared(granule).has_value());
+  };
+  if (is_vacant(run.end())) {
+    spread_into(address(run.end()));
+  }
+  if (run.offset == Bytes{} || is_vacant(run.offset - state->granule())) {
+    spread_into(address(run.offset) - page_size().value);
+  }
+}
+
+void ReservationRecord::join_gaps(ByteRange next) noexcept {
+  if (gaps_joined || had_pieces || committed.runs() != 1 ||
+      committed.runs_after_insert(next) <= committed.runs()) {
+    return;
+  }
+  join_before_piece();
+}
+
+void ReservationRecord::join_before_piece() noexcept {
+  if (gaps_joined || had_pieces || committed.runs() != 1) {
+    return;
+  }
+  const ByteRange everything{.offset = Bytes{}, .size = place.size};
+  const Bytes start = committed.first_set(everything).value_or(Bytes{});
+  const ByteRange rest{.offset = start, .size = place.size - start};
+  const Bytes end = committed.first_clear(rest).value_or(place.size);
+  spread_to_both_sides({.offset = start, .size = end - start});
+  gaps_joined = true;
+}
+
+void ReservationRecord::spread_from(ByteRange run) noexcept {
+  if (had_pieces) {
+    spread_to_both_sides(run);
+    islands = islands || !pieces.empty();
+  }
+}
+
+}  // namespace memstrata::host::detail
