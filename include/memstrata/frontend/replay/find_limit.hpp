@@ -29,8 +29,8 @@ struct LimitCondition {
   LimitMetric metric;
   std::uint64_t bound;  ///< Nanoseconds for waits, a count for the others.
 
-  /// Whether a run meets it. A bound on a wait also demands that nothing is refused: a request that never ran
-  /// did not wait.
+  /// Whether a run meets it. A bound on a wait or on preemptions also demands that nothing is refused: a request
+  /// that never ran neither waited nor was preempted.
   [[nodiscard]] bool is_met(const PolicyResult& result) const noexcept;
 
   friend bool operator==(const LimitCondition&, const LimitCondition&) = default;
