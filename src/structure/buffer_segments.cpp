@@ -113,6 +113,21 @@ void BufferSegments::strand_from(Bytes offset) noexcept {
   end_ = offset;
 }
 
+void BufferSegments::strand(ByteRange range, SegmentKind kind) noexcept {
+  MEMSTRATA_VERIFY(
+      range.offset >= end_ && (segments_.empty() || range.offset >= segments_.back().range.end()),
+      "stranded memory must lie above what is known",
+      range.offset.value,
+      end_.value);
+  total(kind) += range.size;
+  if (has_stranded() && segments_.back().kind == kind &&
+      segments_.back().range.end() == range.offset) {
+    segments_.back().range.size += range.size;
+  } else {
+    segments_.push_back({.range = range, .kind = kind});
+  }
+}
+
 void BufferSegments::release_stranded_front(Bytes gone) noexcept {
   BufferSegment& top = segments_.back();
   MEMSTRATA_VERIFY(has_stranded() && gone <= top.range.size,

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "memstrata/structure/shared_prefix_pair.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include "memstrata/contract/device_allocator.hpp"
 #include "memstrata/contract/shared_mapping.hpp"
 #include "memstrata/contract/virtual_backing.hpp"
+#include "memstrata/core/bytes.hpp"
+#include "memstrata/core/error/error_text.hpp"
 #include "memstrata/core/error/memory_error.hpp"
 #include "memstrata/core/error/shared_prefix_pair_error.hpp"
 #include "memstrata/core/result.hpp"
@@ -47,8 +50,11 @@ Result<SharedPrefixPairInfo, SharedPrefixPairError> commit_shared_prefix_pair(
   if (mapped_values) {
     return SharedPrefixPairInfo{.keys = *mapped_keys, .values = *mapped_values};
   }
-  auto undone = backing->decommit(keys.allocation,
-                                  {.offset = keys.offset, .size = mapped_keys->newly_mapped_bytes});
+  // The last granule of a prefix may reach beyond the bytes of the allocation, a range may not.
+  const Bytes inside = saturating_sub(keys.allocation.bytes, keys.offset);
+  auto undone = backing->decommit(
+      keys.allocation,
+      {.offset = keys.offset, .size = std::min(mapped_keys->newly_mapped_bytes, inside)});
   if (!undone) {
     return fail(SharedPrefixPairError(PairRollbackFailed{.cause = std::move(mapped_values).error(),
                                                          .rollback = std::move(undone).error()}));

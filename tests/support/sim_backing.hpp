@@ -39,7 +39,8 @@ struct SimOptions {
 /// `misuses()`. Every call is counted by `faults()` under its name (reserve, commit, commit_batch, decommit,
 /// map_shared, break_shared, unmap_shared, create_prefix) and can be made to fail before it has any effect; NAME_late
 /// fails after the whole effect, which is then undone, and decommit_midway and unmap_shared_midway stop after the
-/// first half of the granules, rounded down. Thread-safe; one reservation is for one thread at a time.
+/// first half of the granules, rounded down. commit_stuck fails and leaves the upper half of the granules committed,
+/// break_shared_lost fails and leaves nothing behind the lower half: a kernel that refuses even to undo. Thread-safe; one reservation is for one thread at a time.
 class SimBacking {
  private:
   struct State;
@@ -287,13 +288,18 @@ class SimBacking {
                                                               ByteRange range) {
     const bool refuse = faults_.must_fail("break_shared");
     const bool late = faults_.must_fail("break_shared_late");
+    const bool lost = faults_.must_fail("break_shared_lost");
     if (refuse) {
       return fail(scripted("break_shared"));
     }
     MEMSTRATA_TRY_VOID(check(reservation, range));
     MEMSTRATA_TRY_VOID(check_present(reservation, range, true));
     MEMSTRATA_TRY(auto pages, new_pages(granules(range)));
-    if (late) {
+    if (lost) {
+      const ByteRange front = lower_half(range);
+      erase(reservation, std::span(&front, 1));
+    }
+    if (late || lost) {
       return fail(scripted("break_shared"));
     }
     const std::uint64_t first = range.offset.value / options_.granule.value;
@@ -337,6 +343,12 @@ class SimBacking {
     return state_->misuses;
   }
 
+  /// The same, and forgets them: for a test that breaks the contract on purpose.
+  [[nodiscard]] std::vector<std::string> take_misuses() {
+    const MutexLock lock(state_->mutex);
+    return std::exchange(state_->misuses, {});
+  }
+
   /// Called whenever a reservation has returned its memory.
   void on_destroy(std::function<void()> called) {
     const MutexLock lock(state_->mutex);
@@ -374,6 +386,11 @@ class SimBacking {
 
   [[nodiscard]] std::uint64_t granules(ByteRange range) const noexcept {
     return range.size.value / options_.granule.value;
+  }
+
+  /// The lower half of the granules, rounded down.
+  [[nodiscard]] ByteRange lower_half(ByteRange range) const noexcept {
+    return {.offset = range.offset, .size = options_.granule * (granules(range) / 2)};
   }
 
   [[nodiscard]] std::uint64_t count(const Reservation& reservation, bool is_shared) const noexcept {
@@ -451,6 +468,7 @@ class SimBacking {
                                                             std::span<const ByteRange> ranges) {
     const bool refuse = faults_.must_fail(name);
     const bool late = faults_.must_fail(name + "_late");
+    const bool stuck = faults_.must_fail("commit_stuck");
     if (refuse) {
       return fail(scripted("commit"));
     }
@@ -462,6 +480,13 @@ class SimBacking {
     }
     if (late) {
       erase(reservation, ranges);
+      return fail(scripted("commit"));
+    }
+    if (stuck) {
+      for (const ByteRange& range : ranges) {
+        const ByteRange front = lower_half(range);
+        erase(reservation, std::span(&front, 1));
+      }
       return fail(scripted("commit"));
     }
     return {};
@@ -491,8 +516,7 @@ class SimBacking {
                                                       Reservation& reservation,
                                                       ByteRange range,
                                                       bool midway) {
-    const std::uint64_t gone = midway ? granules(range) / 2 : granules(range);
-    const ByteRange front{.offset = range.offset, .size = options_.granule * gone};
+    const ByteRange front = midway ? lower_half(range) : range;
     erase(reservation, std::span(&front, 1));
     if (midway) {
       return fail(scripted(operation));

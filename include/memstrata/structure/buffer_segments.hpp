@@ -68,6 +68,9 @@ class BufferSegments {
   /// Strands what is live from `offset` on. Needs room for one.
   void strand_from(Bytes offset) noexcept;
 
+  /// Adds stranded memory above everything that is there. Needs room for one.
+  void strand(ByteRange range, SegmentKind kind) noexcept;
+
   /// The lowest `gone` bytes of the highest stranded segment, which exists, have been released.
   void release_stranded_front(Bytes gone) noexcept;
 

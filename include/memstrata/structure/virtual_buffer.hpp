@@ -11,12 +11,14 @@
 #include "memstrata/contract/memory_governor.hpp"
 #include "memstrata/contract/platform_backing.hpp"
 #include "memstrata/core/bytes.hpp"
+#include "memstrata/core/check.hpp"
 #include "memstrata/core/error/virtual_buffer_error.hpp"
 #include "memstrata/core/error/virtual_memory_error.hpp"
 #include "memstrata/core/identity.hpp"
 #include "memstrata/core/result.hpp"
 #include "memstrata/structure/buffer_segments.hpp"
 #include "memstrata/structure/describe.hpp"
+#include "memstrata/structure/failed_call.hpp"
 #include "memstrata/structure/physical_charge.hpp"
 #include "memstrata/structure/range_checks.hpp"
 
@@ -34,8 +36,8 @@ class VirtualBuffer {
  public:
   using Reservation = typename B::Reservation;
 
-  /// Reserves address space for `capacity` bytes, rounded up to granules, at least one; commits and leases
-  /// nothing. When growth needs memory it takes up to `commit_ahead` bytes more than asked, if budget and machine
+  /// Reserves address space of `backing` (not null) for `capacity` bytes, rounded up to granules, at least one;
+  /// commits and leases nothing. When growth needs memory it takes up to `commit_ahead` bytes more than asked, if budget and machine
   /// allow, so that the next growths need no call.
   /// Errors: AuthorityMismatch (before anything is reserved), TooLarge, those of the backing.
   [[nodiscard]] static Result<VirtualBuffer, VirtualBufferError> create(
@@ -44,6 +46,7 @@ class VirtualBuffer {
       std::shared_ptr<MemoryGovernor> governor,
       LeaseTerms terms,
       Bytes commit_ahead = Bytes{}) {
+    MEMSTRATA_VERIFY(backing != nullptr, "there is no backing");
     MEMSTRATA_TRY(
         auto charge,
         PhysicalCharge::create(backing->physical_memory_accounting(), std::move(governor), terms));
@@ -118,7 +121,9 @@ class VirtualBuffer {
   /// Makes the first `bytes` usable. Never moves `base()`; less than `length()` is a no-op. New granules of host
   /// memory read as zero.
   ///
-  /// On failure length, committed bytes and lease are as before.
+  /// On failure length, committed bytes and lease are as before. Only if the backing fails and then cannot undo
+  /// its own work either, the granules concerned stay counted until they can be given back, as after a failed
+  /// shrink.
   /// Errors: OverCapacity; those of the governor and of the backing, unchanged; PrefixRefused if the length ends
   /// inside a shared granule, because the new bytes must be writable: call `break_shared` first.
   /// Cost: inside what is committed one comparison, else one lease and one call of the backing.
@@ -188,7 +193,9 @@ class VirtualBuffer {
   /// Private granules are passed over. Returns the bytes that became private.
   ///
   /// On failure granules of lower prefixes that were replaced already stay private and leased, everything else is
-  /// as before; with one prefix under `range` that means that nothing changed.
+  /// as before; with one prefix under `range` that means that nothing changed. Only if the backing fails and in
+  /// doing so loses granules, the length is lowered to the first byte of the piece, so that it covers nothing
+  /// that is gone.
   /// Errors: OutOfRange beyond `length()`; those of the governor and of the backing.
   [[nodiscard]] Result<Bytes, VirtualBufferError> break_shared(ByteRange range)
     requires SharedPlatformBacking<B>
@@ -205,9 +212,13 @@ class VirtualBuffer {
     MEMSTRATA_TRY_VOID(charge_.charge(wanted));
     Bytes broken;
     while (const auto part = segments_.first_shared(touched)) {
+      const Bytes before = backing_->shared(reservation_);
       if (auto done = backing_->break_shared(reservation_, *part); !done) {
         charge_.refund(wanted - broken);
         find_ready_end();
+        if (backing_->shared(reservation_) != before) {
+          MEMSTRATA_TRY_VOID(cut_to(part->offset));
+        }
         return fail(std::move(done).error());
       }
       segments_.make_private(*part);
@@ -269,11 +280,13 @@ class VirtualBuffer {
     // Cannot wrap: `bytes` is at most the capacity, which is a whole number of granules.
     const Bytes needed = *align_up(bytes, granule_);
     MEMSTRATA_TRY_VOID(make_room(2, needed - from));
-    const Bytes end = commit_up_to(from, needed);
+    Bytes end = commit_ahead_of(from, needed);
     if (end == from) {
+      MEMSTRATA_TRY_VOID(release_stranded());
       MEMSTRATA_TRY_VOID(charge_and_commit({.offset = from, .size = needed - from}));
+      end = needed;
     }
-    segments_.append((end == from ? needed : end) - from, SegmentKind::committed);
+    segments_.append(end - from, SegmentKind::committed);
     length_ = bytes;
     find_ready_end();
     return {};
@@ -281,7 +294,7 @@ class VirtualBuffer {
 
   /// Commits from `from` to beyond `needed`, as the option asks, and returns the new end; `from` if there is
   /// nothing to commit ahead or no memory for it.
-  [[nodiscard]] Bytes commit_up_to(Bytes from, Bytes needed) {
+  [[nodiscard]] Bytes commit_ahead_of(Bytes from, Bytes needed) {
     const Bytes wished = align_up(saturating_add(needed, commit_ahead_), granule_).value_or(needed);
     const Bytes end = std::min(wished, capacity_);
     if (end <= needed || !charge_and_commit({.offset = from, .size = end - from})) {
@@ -292,8 +305,14 @@ class VirtualBuffer {
 
   [[nodiscard]] Result<void, VirtualBufferError> charge_and_commit(ByteRange range) {
     MEMSTRATA_TRY_VOID(charge_.charge(range.size));
+    const Bytes before = backing_->committed(reservation_);
     if (auto done = backing_->commit(reservation_, range); !done) {
-      charge_.refund(range.size);
+      const Bytes stranded_before = segments_.committed();
+      detail::undo_failed_commit(*backing_, reservation_, range, before, [this](ByteRange granule) {
+        MEMSTRATA_VERIFY(segments_.make_room(2), "no memory to record what cannot be released");
+        segments_.strand(granule, SegmentKind::committed);
+      });
+      charge_.refund(range.size - (segments_.committed() - stranded_before));
       return fail(std::move(done).error());
     }
     return {};
@@ -311,32 +330,62 @@ class VirtualBuffer {
   /// Gives back the stranded segments, topmost first, and stops at the first failure.
   [[nodiscard]] Result<void, VirtualBufferError> release_stranded() {
     while (segments_.has_stranded()) {
-      const BufferSegment top = segments_.stranded().back();
-      MEMSTRATA_TRY_VOID(top.kind == SegmentKind::committed ? decommit_top(top.range)
-                                                            : unmap_top(top.range));
+      MEMSTRATA_TRY_VOID(release_top());
     }
     return {};
   }
 
-  [[nodiscard]] Result<void, VirtualMemoryError> decommit_top(ByteRange range) {
-    const Bytes before = backing_->committed(reservation_);
-    auto done = backing_->decommit(reservation_, range);
-    const Bytes gone = done ? range.size : before - backing_->committed(reservation_);
-    segments_.release_stranded_front(gone);
-    charge_.refund(gone);
+  /// Gives back the topmost stranded segment; on failure, its front as far as the backing got.
+  [[nodiscard]] Result<void, VirtualMemoryError> release_top() {
+    const BufferSegment top = segments_.stranded().back();
+    auto done = release_piece(top.kind, top.range);
+    if (!done && detail::is_not_mapped(done.error())) {
+      // The backing lost some of it while failing earlier, so that only single granules tell.
+      done = {};
+      for (Bytes at = top.range.offset; done && at < top.range.end(); at += granule_) {
+        done = release_piece(top.kind, {.offset = at, .size = granule_});
+        if (!done && detail::is_not_mapped(done.error())) {
+          done = {};
+          forget_front(top.kind, granule_);
+        }
+      }
+    }
     return done;
   }
 
-  [[nodiscard]] Result<void, VirtualMemoryError> unmap_top(ByteRange range) {
+  [[nodiscard]] Result<void, VirtualMemoryError> release_piece(SegmentKind kind, ByteRange range) {
+    const Bytes before = held(kind);
+    auto done = give_back(kind, range);
+    forget_front(kind, done ? range.size : before - held(kind));
+    return done;
+  }
+
+  /// The lowest `gone` bytes of the topmost stranded segment are not there any more.
+  void forget_front(SegmentKind kind, Bytes gone) noexcept {
+    segments_.release_stranded_front(gone);
+    if (kind == SegmentKind::committed) {
+      charge_.refund(gone);
+    }
+  }
+
+  [[nodiscard]] Result<void, VirtualMemoryError> give_back(SegmentKind kind, ByteRange range) {
     if constexpr (SharedPlatformBacking<B>) {
-      const Bytes before = backing_->shared(reservation_);
-      auto done = backing_->unmap_shared(reservation_, range);
-      segments_.release_stranded_front(done ? range.size : before - backing_->shared(reservation_));
-      if (!done) {
-        return fail(std::move(done).error());
+      if (kind == SegmentKind::shared) {
+        MEMSTRATA_TRY_VOID(backing_->unmap_shared(reservation_, range));
+        return {};
       }
     }
-    return {};
+    return backing_->decommit(reservation_, range);
+  }
+
+  /// What the backing says is there.
+  [[nodiscard]] Bytes held(SegmentKind kind) const noexcept {
+    if constexpr (SharedPlatformBacking<B>) {
+      if (kind == SegmentKind::shared) {
+        return backing_->shared(reservation_);
+      }
+    }
+    return backing_->committed(reservation_);
   }
 
   [[nodiscard]] Result<void, VirtualBufferError> make_room(std::size_t segments, Bytes requested) {

@@ -12,11 +12,13 @@
 #include "memstrata/contract/memory_governor.hpp"
 #include "memstrata/contract/platform_backing.hpp"
 #include "memstrata/core/bytes.hpp"
+#include "memstrata/core/check.hpp"
 #include "memstrata/core/commit_map.hpp"
 #include "memstrata/core/error/virtual_buffer_error.hpp"
 #include "memstrata/core/identity.hpp"
 #include "memstrata/core/result.hpp"
 #include "memstrata/structure/describe.hpp"
+#include "memstrata/structure/failed_call.hpp"
 #include "memstrata/structure/physical_charge.hpp"
 #include "memstrata/structure/range_checks.hpp"
 
@@ -33,13 +35,14 @@ class VirtualRange {
  public:
   using Reservation = typename B::Reservation;
 
-  /// Reserves `length` bytes of address space, a whole number of granules above zero.
+  /// Reserves `length` bytes of address space of `backing` (not null), a whole number of granules above zero.
   /// Errors: AuthorityMismatch (before anything is reserved), Misaligned, TooLarge, those of the backing.
   [[nodiscard]] static Result<VirtualRange, VirtualBufferError> reserve(
       std::shared_ptr<B> backing,
       Bytes length,
       std::shared_ptr<MemoryGovernor> governor,
       LeaseTerms terms) {
+    MEMSTRATA_VERIFY(backing != nullptr, "there is no backing");
     MEMSTRATA_TRY(
         auto charge,
         PhysicalCharge::create(backing->physical_memory_accounting(), std::move(governor), terms));
@@ -104,7 +107,8 @@ class VirtualRange {
 
   /// Commits `range`: whole granules of which none is committed. Fresh host memory reads as zero.
   ///
-  /// On failure nothing changed and nothing is leased for the attempt.
+  /// On failure nothing changed and nothing is leased for the attempt. Only if the backing fails and then cannot
+  /// undo its own work either, the granules concerned stay committed and leased, as `committed()` shows.
   /// Errors: Misaligned (offset first, then length; also for a length of zero), TooLarge, OutOfRange,
   /// AlreadyMapped with the first granule in the way, those of the governor and of the backing.
   [[nodiscard]] Result<void, VirtualBufferError> commit(ByteRange range) {
@@ -127,11 +131,12 @@ class VirtualRange {
       unmark(ranges);
       return fail(std::move(charged).error());
     }
+    const Bytes before = backing_->committed(reservation_);
     auto done = ranges.size() == 1 ? backing_->commit(reservation_, ranges.front())
                                    : backing_->commit(reservation_, ranges);
     if (!done) {
-      charge_.refund(total);
       unmark(ranges);
+      charge_.refund(total - keep_stuck(ranges, before));
       return fail(std::move(done).error());
     }
     return {};
@@ -206,6 +211,19 @@ class VirtualRange {
     for (const ByteRange& range : ranges) {
       map_.remove(range);
     }
+  }
+
+  /// After a failed commit of `ranges`, which are not marked: marks the granules that could not be undone and
+  /// returns their bytes.
+  [[nodiscard]] Bytes keep_stuck(std::span<const ByteRange> ranges, Bytes before) {
+    Bytes stuck;
+    for (const ByteRange& range : ranges) {
+      detail::undo_failed_commit(*backing_, reservation_, range, before, [&](ByteRange granule) {
+        map_.insert(granule);
+        stuck += granule.size;
+      });
+    }
+    return stuck;
   }
 
   /// Gives back a run that is wholly committed; on failure, its front as far as the backing got.
