@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <cstddef>
+#include <optional>
+
 namespace memstrata {
 namespace {
 
@@ -23,6 +26,14 @@ TEST(Tier, ParsesItsOwnNamesAndNothingElse) {
   }
   EXPECT_EQ(parse_tier("Device"), std::nullopt);
   EXPECT_EQ(parse_tier(""), std::nullopt);
+}
+
+TEST(Tier, IndexIsThePlaceInTheDemotionOrder) {
+  for (std::size_t i = 0; i < tier_count; ++i) {
+    EXPECT_EQ(index_of(all_tiers.at(i)), i);
+  }
+  EXPECT_LT(Tier::device, Tier::host);
+  EXPECT_LT(Tier::host, Tier::disk);
 }
 
 }  // namespace
