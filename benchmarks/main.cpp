@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <charconv>
+#include <cstddef>
 #include <cstdio>
 #include <exception>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <vector>
 
 #include "all_benchmarks.hpp"

@@ -98,7 +98,6 @@ std::string to_json_line(const BenchResult& result) {
                    R"(,"target":{{"bound":"{}","ratio":{:.6g}}},"met":{})",
                    name_of(result.target->bound),
                    result.target->ratio,
-                   result.target->ratio,
                    result.is_met().value_or(false));
   }
   if (result.raw_checksum != 0 || result.our_checksum != 0) {

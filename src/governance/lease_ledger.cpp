@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cstddef>
 #include <cstdint>
 #include <expected>
 #include <memory>
@@ -12,7 +11,6 @@
 #include "memstrata/contract/memory_governor.hpp"
 #include "memstrata/core/bytes.hpp"
 #include "memstrata/core/check.hpp"
-#include "memstrata/core/error/error_text.hpp"
 #include "memstrata/core/error/memory_error.hpp"
 #include "memstrata/core/identity.hpp"
 #include "memstrata/core/result.hpp"
