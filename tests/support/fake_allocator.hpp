@@ -344,7 +344,7 @@ class FakeAllocator final : public DeviceAllocator {
       return fail(malformed(bytes, "the alignment is not a power of two"));
     }
     const auto whole = align_up(std::max(bytes, Bytes{1}), options_.granule);
-    if (!whole || *whole > 1_TiB) {
+    if (!whole || *whole > 1_TiB || alignment > 1_TiB) {
       return fail(malformed(bytes, "the size cannot be represented: rounding overflow"));
     }
     return *whole;

@@ -35,7 +35,8 @@ struct BatchCommitFailure {
 
 /// Capability of an allocator: reserve address space and commit physical memory behind parts of it. Addresses
 /// belong to the allocator that exposed the capability, and terminal release goes through that allocator.
-/// Offsets and sizes are in bytes; mechanisms round outwards to their granule. Thread-safe.
+/// Offsets and sizes are in bytes; mechanisms round outwards to their granule. A range of zero bytes, or one that
+/// ends beyond its allocation, is InvalidRequest. Thread-safe.
 class VirtualBacking {
  public:
   VirtualBacking() = default;
@@ -64,15 +65,17 @@ class VirtualBacking {
     return {};
   }
 
-  /// How many bytes a batch would map: never less than what it then maps. Ranges that share a granule are
-  /// counted once.
+  /// How many bytes a batch would map: never less than what it then maps. Granules that several ranges touch are
+  /// counted once; those that are committed already count too, since they may be gone by then.
   [[nodiscard]] virtual Result<Bytes> mapped_bytes(
       std::span<const AllocationCommitRange> ranges) = 0;
   /// The same for a whole allocation of that shape.
   [[nodiscard]] virtual Result<Bytes> mapped_bytes(Bytes bytes, Bytes alignment) = 0;
 
   /// Drops the physical memory behind a range and keeps its addresses. Only granules that lie wholly inside the
-  /// range go. Returns the bytes whose last mapping went away, which may be 0. Not a release.
+  /// range go; a range that ends with the allocation reaches its last granule. Returns the bytes whose last
+  /// mapping went away, which may be 0. Not a release. On failure what went before the refusal stays gone, and
+  /// `committed_bytes` says what is left.
   [[nodiscard]] virtual Result<Bytes> decommit(const AllocationSpan& allocation,
                                                ByteRange range) = 0;
 
