@@ -16,10 +16,6 @@ if(MEMSTRATA_SANITIZE)
     -fsanitize=${MEMSTRATA_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
   target_link_options(memstrata_flags INTERFACE -fsanitize=${MEMSTRATA_SANITIZE})
 endif()
-if(MEMSTRATA_BUILD_FUZZERS)
-  # Counts which branches an input takes; the fuzz targets alone link the engine that reads the counts.
-  target_compile_options(memstrata_flags INTERFACE -fsanitize=fuzzer-no-link)
-endif()
 if(MEMSTRATA_CHECKS STREQUAL "SLOW")
   target_compile_definitions(memstrata_flags INTERFACE MEMSTRATA_ASSERTS=1 MEMSTRATA_SLOW_ASSERTS=1)
 elseif(MEMSTRATA_CHECKS STREQUAL "DEBUG")
@@ -76,16 +72,6 @@ function(memstrata_test name)
   list(JOIN arg_LIBS "," libraries)
   set_property(GLOBAL APPEND PROPERTY memstrata_test_programs
     "${name}|$<TARGET_FILE:${name}>|${labels}|${libraries}")
-endfunction()
-
-# memstrata_fuzzer(<name> SOURCES ... LIBS ...): one fuzz target, tests/fuzz/fuzz_<what>.
-function(memstrata_fuzzer name)
-  cmake_parse_arguments(arg "" "" "SOURCES;LIBS" ${ARGN})
-  add_executable(${name} ${arg_SOURCES})
-  target_link_libraries(${name} PRIVATE ${arg_LIBS} memstrata_flags memstrata_warnings)
-  target_include_directories(${name} PRIVATE "${PROJECT_SOURCE_DIR}/tests" "${PROJECT_SOURCE_DIR}/src")
-  target_link_options(${name} PRIVATE -fsanitize=fuzzer)
-  set_target_properties(${name} PROPERTIES CXX_EXTENSIONS OFF)
 endfunction()
 
 # Writes the list of test programs into the build folder; called once all of them are known.

@@ -101,6 +101,18 @@ ctest_stage() {
   return "$status"
 }
 
+# seeds_for NAME: the folder of tests/fuzz/corpus for the target fuzz_NAME: the same name, or its beginning.
+seeds_for() {
+  local folder
+  for folder in "$root"/tests/fuzz/corpus/*/; do
+    folder=${folder%/}
+    if [[ $1 == "$(basename "$folder")"* ]]; then
+      printf '%s\n' "$folder"
+      return 0
+    fi
+  done
+}
+
 # fuzz_one PROGRAM SECONDS LEAST CORPUS: one fuzz target; prints its executions.
 fuzz_one() {
   local program=$1 seconds=$2 least=$3 seeds=$4 name work runs
@@ -109,9 +121,9 @@ fuzz_one() {
   mkdir -p "$work/corpus" "$work/found"
   rm -f "$work/passed"
   local -a inputs=("$work/corpus")
-  [[ ! -d $seeds ]] || inputs+=("$seeds")
+  [[ -z $seeds ]] || inputs+=("$seeds")
   local -a options=()
-  [[ ! -f $seeds.dict ]] || options+=("-dict=$seeds.dict")
+  [[ -z $seeds || ! -f $seeds.dict ]] || options+=("-dict=$seeds.dict")
   if ! "$program" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 -print_final_stats=1 \
     -artifact_prefix="$work/found/" "${options[@]}" "${inputs[@]}" >"$work/log" 2>&1; then
     tail -n 40 "$work/log"
@@ -140,7 +152,7 @@ fuzz_stage() {
     while (($(jobs -rp | wc -l) >= jobs)); do
       wait -n || true
     done
-    fuzz_one "$program" "$seconds" "$least" "$root/tests/fuzz/corpus/$(basename "$program" | sed 's/^fuzz_//')" &
+    fuzz_one "$program" "$seconds" "$least" "$(seeds_for "$(basename "$program" | sed 's/^fuzz_//')")" &
   done
   wait
   for program in "${programs[@]}"; do
