@@ -101,7 +101,7 @@ int run_bench(Arguments arguments, std::ostream& out, std::ostream& err) {
   app.add_option("--json", request.json, json_text)->type_name("FILE|-");
   RawRequest raw;
   CLI::App* const sub = app.add_subcommand(
-      "replay-raw", "execute what 'memstrata replay --record FILE' wrote, with nothing around it");
+      "replay-raw", "Executes what 'memstrata replay --record FILE' wrote, with nothing around it");
   sub->add_option("FILE", raw.recording, "the recording")->required();
   sub->add_option("--json", raw.json, json_text)->type_name("FILE|-");
   if (const auto code = parse(app, arguments, out, err)) {

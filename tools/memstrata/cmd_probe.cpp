@@ -39,11 +39,11 @@ int run_probe(Arguments arguments, std::ostream& out, std::ostream& err) {
       "each was read, budgets, memory bandwidth, and what each backing costs on this machine.");
   prepare(app, "memstrata probe");
   std::string json;
-  bool is_measured = true;
+  bool is_quiet = false;
   app.add_option(
          "--json", json, "write the figures as JSON; with '-' the table goes to standard error")
       ->type_name("FILE|-");
-  app.add_flag("!--no-measure", is_measured, "read the limits only; measure nothing");
+  app.add_flag("--no-measure", is_quiet, "read the limits only; measure nothing");
   if (const auto code = parse(app, arguments, out, err)) {
     return *code;
   }
@@ -52,7 +52,7 @@ int run_probe(Arguments arguments, std::ostream& out, std::ostream& err) {
       return report_failure(err, "probe", *reason, exit_could_not_run);
     }
   }
-  const ProbeReport report = take_probe(is_measured, err);
+  const ProbeReport report = take_probe(!is_quiet, err);
   print_probe(report, is_standard_output(json) ? err : out);
   if (!json.empty()) {
     if (const auto reason = write_output(json, to_json(report).dump(2) + "\n", out)) {

@@ -155,7 +155,7 @@ int run_info(const InfoOptions& options, Streams streams) {
 
 void add_import(CLI::App& app, ImportOptions& options) {
   CLI::App* const sub = app.add_subcommand(
-      "import", "turn a log of token ids or block hashes into a trace (see docs/trace-format.md)");
+      "import", "Turns a log of token ids or block hashes into a trace (see docs/trace-format.md)");
   sub->add_option("FILE",
                   options.input,
                   "log with one JSON object per line, plain, .gz or .zst; '-' reads standard input")
@@ -168,7 +168,7 @@ void add_import(CLI::App& app, ImportOptions& options) {
 
 void add_synth(CLI::App& app, SynthOptions& options) {
   CLI::App* const sub = app.add_subcommand(
-      "synth", "make a synthetic trace; equal options give equal traces on every machine");
+      "synth", "Makes a synthetic trace; equal options give equal traces on every machine");
   TraceSynthOptions& model = options.model;
   const auto number = [sub](const char* name, std::uint64_t& value, const char* text) {
     sub->add_option(name, value, text)->type_name("N")->capture_default_str();
@@ -187,7 +187,7 @@ void add_synth(CLI::App& app, SynthOptions& options) {
 
 void add_info(CLI::App& app, InfoOptions& options) {
   CLI::App* const sub =
-      app.add_subcommand("info", "show what a trace holds and the hits of caches of many sizes");
+      app.add_subcommand("info", "Shows what a trace holds and the hits of caches of many sizes");
   sub->add_option(
       "FILE", options.trace, "the trace; '-' reads standard input; default: the sample");
   sub->add_option("--requests", options.requests, "take only the first N records")

@@ -3,19 +3,20 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <memory>
 #include <optional>
 #include <ostream>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "command.hpp"
 #include "exit_code.hpp"
+#include "help_format.hpp"
 
 namespace memstrata::tool {
 namespace {
-
-constexpr std::size_t help_column = 32;
 
 /// The innermost subcommand that was named: its help is the one that was asked for.
 const CLI::App& innermost(const CLI::App& app) {
@@ -30,7 +31,7 @@ std::string spoken_name(const CLI::App& app) {
 
 std::string help_of(const CLI::App& app) {
   const CLI::App* const parent = app.get_parent();
-  return app.help(parent == nullptr ? std::string() : spoken_name(app));
+  return app.help(parent == nullptr ? std::string() : spoken_name(*parent));
 }
 
 }  // namespace
@@ -38,8 +39,7 @@ std::string help_of(const CLI::App& app) {
 void prepare(CLI::App& app, const std::string& full_name) {
   app.name(full_name);
   app.set_help_flag("-h,--help", "show this text");
-  app.get_formatter()->column_width(help_column);
-  app.get_formatter()->label("REQUIRED", "");
+  app.formatter(std::make_shared<HelpFormat>());
   app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::Throw);
 }
 

@@ -52,9 +52,11 @@ void add_trace_options(CLI::App& app, ReplayArguments& arguments) {
 
 void add_model_options(CLI::App& app, ReplayArguments& arguments) {
   constexpr const char* group = "Model";
-  CLI::Option* const model = app.add_option("--model", arguments.model, "one of: " + model_names())
-                                 ->type_name("NAME")
-                                 ->group(group);
+  CLI::Option* const model =
+      app.add_option("--model", arguments.model, "without regard to case, one of: " + model_names())
+          ->type_name("NAME")
+          ->default_str(default_model)
+          ->group(group);
   const auto figure = [&](const char* name, auto& value, const char* text) {
     app.add_option(name, value, text)->type_name("N")->excludes(model)->group(group);
   };
@@ -88,7 +90,7 @@ void add_memory_options(CLI::App& app, ReplayArguments& arguments) {
       ->transform(CLI::IsMember(policy_names(), CLI::ignore_case))
       ->delimiter(',')
       ->allow_extra_args(false)
-      ->capture_default_str()
+      ->default_str("all")
       ->group(group);
   app.add_option("--backing",
                  arguments.backing,

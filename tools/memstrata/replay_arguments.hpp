@@ -9,6 +9,9 @@
 
 namespace memstrata::tool {
 
+/// The model that is used where none is named: the smallest preset, so that real memory holds a real trace.
+inline constexpr const char* default_model = "SmolLM2-135M";
+
 /// The options of `memstrata replay` as they were typed; names are in the spelling of the reports.
 struct ReplayArguments {
   std::string trace;  ///< Empty: the sample.

@@ -27,9 +27,6 @@ struct ReplayRequest {
   std::string html;  ///< Empty: none.
 };
 
-/// The model that is used where none is named: the smallest preset, so that real memory holds a real trace.
-inline constexpr const char* default_model = "smollm2-135m";
-
 /// Checks what was typed. The error is a sentence that names the option, what is wrong and what would be right.
 [[nodiscard]] std::expected<ReplayRequest, std::string> check_arguments(
     const ReplayArguments& arguments);

@@ -56,7 +56,7 @@ std::string format_seconds(double seconds) {
   if (size == 0) {
     return "0 s";
   }
-  if (size >= 9999.5) {
+  if (size >= 999.5) {
     return fmt::format("{} s", format_count(static_cast<std::uint64_t>(std::llround(size))));
   }
   if (size >= 0.9995) {
