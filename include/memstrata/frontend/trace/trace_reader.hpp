@@ -23,7 +23,7 @@ struct TraceReadOptions {
   /// Count bad records and go on, instead of stopping at the first.
   bool skip_bad = false;
   /// Read this many good records and then report the end; nothing behind them is looked at.
-  std::optional<std::uint64_t> max_records;
+  std::optional<std::uint64_t> max_records = std::nullopt;
   /// A longer line is a bad record; its rest is passed over without being kept.
   Bytes max_line = 64_MiB;
 };
