@@ -37,10 +37,11 @@ struct SimOptions {
 ///
 /// It is strict: what breaks the contract is refused with the typed error of the contract and also listed in
 /// `misuses()`. Every call is counted by `faults()` under its name (reserve, commit, commit_batch, decommit,
-/// map_shared, break_shared, unmap_shared, create_prefix) and can be made to fail before it has any effect; NAME_late
-/// fails after the whole effect, which is then undone, and decommit_midway and unmap_shared_midway stop after the
-/// first half of the granules, rounded down. commit_stuck fails and leaves the upper half of the granules committed,
-/// break_shared_lost fails and leaves nothing behind the lower half: a kernel that refuses even to undo. Thread-safe; one reservation is for one thread at a time.
+/// map_shared, break_shared, unmap_shared, create_prefix) and can be made to fail, after it was checked and before
+/// it has any effect. NAME_late fails after the whole effect, which is then undone; decommit_midway and
+/// unmap_shared_midway stop after the first half of the granules, rounded down. A kernel that refuses even to undo:
+/// commit_stuck fails and leaves the upper half of the granules committed, break_shared_lost fails and leaves
+/// nothing behind the lower half. Thread-safe; one reservation is for one thread at a time.
 class SimBacking {
  private:
   struct State;
@@ -228,11 +229,11 @@ class SimBacking {
                                                           ByteRange range) {
     const bool refuse = faults_.must_fail("decommit");
     const bool midway = faults_.must_fail("decommit_midway");
+    MEMSTRATA_TRY_VOID(check(reservation, range));
+    MEMSTRATA_TRY_VOID(check_present(reservation, range, false));
     if (refuse) {
       return fail(scripted("decommit"));
     }
-    MEMSTRATA_TRY_VOID(check(reservation, range));
-    MEMSTRATA_TRY_VOID(check_present(reservation, range, false));
     return drop("decommit", reservation, range, midway);
   }
 
@@ -262,9 +263,6 @@ class SimBacking {
                                                             ByteRange part) {
     const bool refuse = faults_.must_fail("map_shared");
     const bool late = faults_.must_fail("map_shared_late");
-    if (refuse) {
-      return fail(scripted("map_shared"));
-    }
     if (prefix.data_->state != state_ || !prefix.data_->sealed) {
       return fail(VirtualMemoryError(
           PrefixRefused{.operation = "sim map_shared", .reason = "it is foreign or not sealed"}));
@@ -273,6 +271,9 @@ class SimBacking {
     MEMSTRATA_TRY_VOID(check(reservation, target));
     MEMSTRATA_TRY_VOID(check_granules(part, prefix.size()));
     MEMSTRATA_TRY_VOID(check_absent(reservation, target));
+    if (refuse) {
+      return fail(scripted("map_shared"));
+    }
     if (late) {
       return fail(scripted("map_shared"));
     }
@@ -289,11 +290,11 @@ class SimBacking {
     const bool refuse = faults_.must_fail("break_shared");
     const bool late = faults_.must_fail("break_shared_late");
     const bool lost = faults_.must_fail("break_shared_lost");
+    MEMSTRATA_TRY_VOID(check(reservation, range));
+    MEMSTRATA_TRY_VOID(check_present(reservation, range, true));
     if (refuse) {
       return fail(scripted("break_shared"));
     }
-    MEMSTRATA_TRY_VOID(check(reservation, range));
-    MEMSTRATA_TRY_VOID(check_present(reservation, range, true));
     MEMSTRATA_TRY(auto pages, new_pages(granules(range)));
     if (lost) {
       const ByteRange front = lower_half(range);
@@ -315,11 +316,11 @@ class SimBacking {
                                                                ByteRange range) {
     const bool refuse = faults_.must_fail("unmap_shared");
     const bool midway = faults_.must_fail("unmap_shared_midway");
+    MEMSTRATA_TRY_VOID(check(reservation, range));
+    MEMSTRATA_TRY_VOID(check_present(reservation, range, true));
     if (refuse) {
       return fail(scripted("unmap_shared"));
     }
-    MEMSTRATA_TRY_VOID(check(reservation, range));
-    MEMSTRATA_TRY_VOID(check_present(reservation, range, true));
     const std::uint64_t before = state_->pages;
     MEMSTRATA_TRY_VOID(drop("unmap_shared", reservation, range, midway));
     return options_.granule * (before - state_->pages);

@@ -232,7 +232,9 @@ class VirtualBuffer {
   [[nodiscard]] bool validate() const {
     const Bytes owed = charge_.is_paid_by_backing() ? Bytes{} : committed();
     if constexpr (SharedPlatformBacking<B>) {
-      if (backing_->shared(reservation_) != shared_bytes()) {
+      // Shared granules that the backing lost stay counted until what is stranded is gone.
+      const Bytes mapped = backing_->shared(reservation_);
+      if (mapped > shared_bytes() || (mapped != shared_bytes() && !segments_.has_stranded())) {
         return false;
       }
     }
