@@ -20,6 +20,7 @@ namespace memstrata::test {
 /// What an `AllocatorRig` is made of.
 struct RigOptions {
   Bytes limit = 1_TiB;       ///< Of the governor.
+  Bytes granule = 64_KiB;    ///< Of the backing.
   Bytes retained_tail = {};  ///< Of the backing.
   std::uint64_t mapping_room =
       0;  ///< Kernel mappings that may be added; 0 leaves the usual budget.
@@ -32,6 +33,7 @@ class AllocatorRig {
   explicit AllocatorRig(RigOptions rig = {}) : governor_(ScriptedGovernor::with_limit(rig.limit)) {
     host::PageBackingOptions options;
     options.system_calls = kernel_;
+    options.granule = rig.granule;
     options.retained_tail = rig.retained_tail;
     if (rig.governed) {
       options.governor = governor_;
