@@ -181,7 +181,7 @@ ReplayEngine::Outcome ReplayEngine::grow(std::uint32_t place) {
   running.capacity = cost.capacity;
   if (cost.taken != Bytes{}) {
     take(cost.taken);
-    note();
+    meters_.note(state_);  // old and new are held together
     running.held += cost.taken;
     result_.bytes.copied += cost.copied;
   }

@@ -194,12 +194,12 @@ ReplayEngine::Outcome ReplayEngine::start(std::uint32_t request, std::size_t hit
   admissions_.push_back({.sequence = running.sequence, .place = place});
   schedule(place);
   if (executor_ != nullptr) {
-    MEMSTRATA_TRY_VOID(executor_->admit(
-        {.request = request,
-         .incarnation = admitted.incarnation,
-         .tokens = tokens,
-         .path = holding_.shares() ? input_.path(request) : std::span<const BlockIndex>(),
-         .hits = hits}));
+    MEMSTRATA_TRY_VOID(executor_->admit({.request = request,
+                                         .incarnation = admitted.incarnation,
+                                         .tokens = tokens,
+                                         .capacity = running.capacity,
+                                         .path = input_.path(request),
+                                         .hits = hits}));
   }
   note();
   return {};

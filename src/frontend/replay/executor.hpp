@@ -19,9 +19,11 @@ namespace memstrata::replay_detail {
 struct AdmitStep {
   std::uint64_t request;
   std::uint64_t incarnation;
-  std::uint64_t tokens;              ///< Prompt and the tokens generated before a preemption.
-  std::span<const BlockIndex> path;  ///< Its full prompt blocks.
-  std::uint64_t hits;                ///< How many of them are present; the rest is made now.
+  std::uint64_t tokens;    ///< Prompt and the tokens generated before a preemption.
+  std::uint64_t capacity;  ///< Tokens of room.
+  std::span<const BlockIndex>
+      path;            ///< Its full prompt blocks, whether the policy shares them or not.
+  std::uint64_t hits;  ///< How many of them are present; the rest is made now.
 };
 
 /// A request gets room for one more token, which exists from now on.

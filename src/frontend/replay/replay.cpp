@@ -15,12 +15,14 @@
 
 #include "frontend/replay/engine.hpp"
 #include "frontend/replay/executor.hpp"
+#include "frontend/replay/real_executor.hpp"
 #include "frontend/replay/replay_input.hpp"
 #include "frontend/replay/replay_run.hpp"
 #include "memstrata/core/bytes.hpp"
 #include "memstrata/core/clock.hpp"
 #include "memstrata/core/error/error_text.hpp"
 #include "memstrata/frontend/replay/geometry.hpp"
+#include "memstrata/mechanism/host/system_calls.hpp"
 
 namespace memstrata {
 namespace replay_detail {
@@ -59,6 +61,10 @@ Result<void, ReplayError> check_real(const ReplayOptions& options) {
     }
     if (!is_multiple(options.granule, machine_page)) {
       return fail(bad_option("granule", options.granule.value, "a multiple of 4096 bytes"));
+    }
+    if (!options.record_calls.empty() && options.policies.size() != 1) {
+      return fail(bad_option(
+          "record", options.policies.size(), "exactly one policy, whose calls are recorded"));
     }
     return {};
   }
@@ -148,8 +154,15 @@ Result<ReplayReport, ReplayError> run_replay(std::span<const TraceRecord> record
     report.layouts.push_back(layout_figures(options.geometry, layout, options.granule, lengths));
   }
   for (const ReplayPolicy policy : options.policies) {
-    MEMSTRATA_TRY(PolicyResult result,
-                  replay_detail::run_policy(input, report.options, policy, nullptr, progress));
+    std::unique_ptr<replay_detail::ReplayExecutor> executor;
+    if (options.backing == ReplayBacking::real) {
+      MEMSTRATA_TRY(executor,
+                    replay_detail::RealExecutor::create(
+                        input, report.options, policy, host::real_system_calls()));
+    }
+    MEMSTRATA_TRY(
+        PolicyResult result,
+        replay_detail::run_policy(input, report.options, policy, executor.get(), progress));
     report.policies.push_back(std::move(result));
   }
   return report;

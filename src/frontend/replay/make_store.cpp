@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "frontend/replay/kv_store.hpp"
+#include "frontend/replay/moving_store.hpp"
+#include "frontend/replay/paged_store.hpp"
+#include "frontend/replay/virtual_store.hpp"
+#include "memstrata/core/error/error_text.hpp"
+#include "memstrata/core/error/memory_error.hpp"
+#include "memstrata/core/tier.hpp"
+
+namespace memstrata::replay_detail {
+namespace {
+
+/// Address space for as many pages as the limit holds, and one more.
+Result<std::optional<PagePool>, VirtualBufferError> make_pool(Workbench& bench, Bytes page) {
+  if (page == Bytes{}) {
+    return std::nullopt;
+  }
+  const OpTimer timer(bench, TimedOp::reserve);
+  MEMSTRATA_TRY(auto backing, bench.make_backing(page));
+  const Bytes limit = bench.options().limit.value_or(Bytes{});
+  MEMSTRATA_TRY(auto range,
+                PagePool::Range::reserve(std::move(backing),
+                                         align_down(limit, page) + page,
+                                         bench.governor(),
+                                         Workbench::terms(0)));
+  return PagePool(std::move(range), page);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<KvStore>, VirtualBufferError> make_store(ReplayPolicy policy,
+                                                                const ReplayInput& input,
+                                                                const Holding& holding,
+                                                                Workbench& bench) {
+  switch (policy) {
+    case ReplayPolicy::paged: {
+      MEMSTRATA_TRY(auto full, make_pool(bench, holding.page()));
+      MEMSTRATA_TRY(auto sliding, make_pool(bench, holding.sliding_page()));
+      return std::make_unique<PagedStore>(
+          input, holding, bench, std::move(full), std::move(sliding));
+    }
+    case ReplayPolicy::virtual_memory: {
+      MEMSTRATA_TRY(auto backing, bench.make_backing(bench.options().granule));
+      return std::make_unique<VirtualStore>(input, holding, bench, std::move(backing));
+    }
+    case ReplayPolicy::reserve_max:
+    case ReplayPolicy::realloc: {
+      MEMSTRATA_TRY(auto backing, bench.make_backing(bench.options().granule));
+      return std::make_unique<MovingStore>(holding, bench, std::move(backing));
+    }
+    case ReplayPolicy::concat:
+      break;
+  }
+  return fail(VirtualBufferError(MemoryError(InvalidRequest{
+      .tier = Tier::host, .requested = {}, .reason = "this policy has no store in memory"})));
+}
+
+}  // namespace memstrata::replay_detail

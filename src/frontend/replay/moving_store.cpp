@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "frontend/replay/moving_store.hpp"
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+namespace memstrata::replay_detail {
+
+MovingStore::MovingStore(const Holding& holding,
+                         Workbench& bench,
+                         std::shared_ptr<host::PageBacking> backing)
+    : holding_(holding), bench_(bench), backing_(std::move(backing)) {}
+
+Result<MovingStore::Buffer, VirtualBufferError> MovingStore::make_buffer(const Sequence& sequence,
+                                                                         Bytes bytes,
+                                                                         TimedOp op) {
+  std::optional<Buffer> buffer;
+  {
+    const OpTimer timer(bench_, TimedOp::reserve);
+    MEMSTRATA_TRY(
+        buffer,
+        Buffer::create(backing_, bytes, bench_.governor(), Workbench::terms(sequence.request)));
+  }
+  const OpTimer timer(bench_, op);
+  MEMSTRATA_TRY_VOID(buffer->grow_to(bytes));
+  return *std::move(buffer);
+}
+
+Result<MovingStore::Room, VirtualBufferError> MovingStore::make_room(const Sequence& sequence,
+                                                                     std::uint64_t capacity,
+                                                                     TimedOp op) {
+  Room room;
+  room.capacity = capacity;
+  if (bench_.full_token() != Bytes{}) {
+    MEMSTRATA_TRY(room.full, make_buffer(sequence, bench_.full_token() * capacity, op));
+  }
+  if (bench_.window() != 0) {
+    const std::uint64_t kept = std::min(capacity, bench_.window());
+    MEMSTRATA_TRY(room.sliding, make_buffer(sequence, bench_.sliding_token() * kept, op));
+  }
+  bench_.note_leased();
+  return room;
+}
+
+KvStore::Outcome MovingStore::admit(const Sequence& sequence, std::uint64_t /*hits*/) {
+  std::optional<Room> room;
+  if (idle_.empty()) {
+    MEMSTRATA_TRY(room, make_room(sequence, sequence.room, TimedOp::commit));
+  } else {
+    room = std::move(idle_.back());
+    idle_.pop_back();
+  }
+  write(sequence, *room, 0);
+  rooms_.insert_or_assign(sequence.request, *std::move(room));
+  return {};
+}
+
+void MovingStore::write(const Sequence& sequence, Room& room, std::uint64_t first) {
+  if (room.full) {
+    const Bytes offset = bench_.full_token() * first;
+    bench_.write_full(sequence,
+                      {.offset = offset, .size = bench_.full_token() * (sequence.tokens - first)},
+                      room.full->data() + offset.value);
+  }
+  if (room.sliding) {
+    bench_.write_sliding(sequence,
+                         std::max(first, first_kept(sequence.tokens, bench_.window())),
+                         sequence.tokens,
+                         room.sliding->data());
+  }
+}
+
+KvStore::Outcome MovingStore::grow(const Sequence& sequence, std::uint64_t capacity) {
+  Room& room = rooms_.at(sequence.request);
+  if (capacity > room.capacity) {
+    MEMSTRATA_TRY_VOID(move_to(sequence, room, capacity));
+  }
+  write(sequence, room, sequence.tokens - 1);
+  return {};
+}
+
+// Old and new are held while the live bytes are copied.
+KvStore::Outcome MovingStore::move_to(const Sequence& sequence,
+                                      Room& room,
+                                      std::uint64_t capacity) {
+  MEMSTRATA_TRY(Room larger, make_room(sequence, capacity, TimedOp::grow));
+  const std::uint64_t live = sequence.tokens - 1;
+  if (larger.full) {
+    bench_.copy(larger.full->data(), room.full->data(), bench_.full_token() * live);
+  }
+  if (larger.sliding) {
+    const std::uint64_t kept = std::min(live, bench_.window());
+    bench_.copy(larger.sliding->data(), room.sliding->data(), bench_.sliding_token() * kept);
+  }
+  const OpTimer timer(bench_, TimedOp::release);
+  room = std::move(larger);
+  return {};
+}
+
+KvStore::Outcome MovingStore::drop(const Sequence& sequence) {
+  const OpTimer timer(bench_, TimedOp::release);
+  const auto found = rooms_.find(sequence.request);
+  if (holding_.has_slots()) {
+    idle_.push_back(std::move(found->second));
+  }
+  rooms_.erase(found);
+  return {};
+}
+
+KvStore::Outcome MovingStore::evict(BlockIndex /*block*/) {
+  return {};
+}
+
+KvStore::Outcome MovingStore::clear() {
+  const OpTimer timer(bench_, TimedOp::release);
+  rooms_.clear();
+  idle_.clear();
+  return {};
+}
+
+std::vector<KvPiece> MovingStore::pieces(const Sequence& sequence) {
+  Room& room = rooms_.at(sequence.request);
+  if (!room.full) {
+    return {};
+  }
+  return {{.bytes = {.offset = {}, .size = bench_.full_token() * sequence.tokens},
+           .data = room.full->data()}};
+}
+
+void MovingStore::check_sliding(const Sequence& sequence) {
+  Room& room = rooms_.at(sequence.request);
+  if (room.sliding) {
+    bench_.check_sliding(sequence,
+                         first_kept(sequence.tokens, bench_.window()),
+                         sequence.tokens,
+                         room.sliding->data());
+  }
+}
+
+}  // namespace memstrata::replay_detail

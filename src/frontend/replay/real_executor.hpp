@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <unordered_map>
+
+#include "frontend/replay/executor.hpp"
+#include "frontend/replay/holding.hpp"
+#include "frontend/replay/kv_store.hpp"
+#include "frontend/replay/replay_input.hpp"
+#include "frontend/replay/workbench.hpp"
+#include "memstrata/core/bytes.hpp"
+#include "memstrata/core/error/replay_error.hpp"
+#include "memstrata/core/result.hpp"
+#include "memstrata/frontend/replay/replay_options.hpp"
+#include "memstrata/mechanism/host/system_calls.hpp"
+
+namespace memstrata::replay_detail {
+
+/// Carries out the engine's decisions in real memory, under a real budget, and checks the content before it goes.
+class RealExecutor final : public ReplayExecutor {
+ public:
+  /// `input` and `options` outlive it; `options` were checked and have a limit. `calls` is the kernel or a double.
+  /// Errors: ExecutionFailed.
+  [[nodiscard]] static Result<std::unique_ptr<RealExecutor>, ReplayError> create(
+      const ReplayInput& input,
+      const ReplayOptions& options,
+      ReplayPolicy policy,
+      std::shared_ptr<host::SystemCalls> calls);
+
+  [[nodiscard]] Result<void, ReplayError> admit(const AdmitStep& step) override;
+  [[nodiscard]] Result<void, ReplayError> grow(const GrowStep& step) override;
+  [[nodiscard]] Result<void, ReplayError> finish(std::uint64_t request) override;
+  [[nodiscard]] Result<void, ReplayError> preempt(std::uint64_t request) override;
+  [[nodiscard]] Result<void, ReplayError> evict(BlockIndex block) override;
+  void observe(Bytes committed) override;
+  [[nodiscard]] Result<void, ReplayError> end() override;
+  [[nodiscard]] ExecutionFigures figures() override;
+
+  /// Bytes leased now.
+  [[nodiscard]] Bytes leased() noexcept { return bench_.note_leased(); }
+
+ private:
+  RealExecutor(const ReplayInput& input,
+               const ReplayOptions& options,
+               ReplayPolicy policy,
+               std::shared_ptr<host::SystemCalls> calls);
+
+  void check(const Sequence& sequence);
+
+  const ReplayInput& input_;
+  Holding holding_;
+  bool verify_;
+  std::chrono::nanoseconds start_;
+  Workbench bench_;
+  std::unique_ptr<KvStore> store_;
+  std::unordered_map<std::uint64_t, Sequence> sequences_;
+};
+
+}  // namespace memstrata::replay_detail

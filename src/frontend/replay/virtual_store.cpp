@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "frontend/replay/virtual_store.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "memstrata/core/check.hpp"
+
+namespace memstrata::replay_detail {
+
+VirtualStore::VirtualStore(const ReplayInput& input,
+                           const Holding& holding,
+                           Workbench& bench,
+                           std::shared_ptr<host::PageBacking> backing)
+    : holding_(holding),
+      bench_(bench),
+      backing_(std::move(backing)),
+      objects_(input.block_count()) {}
+
+Result<VirtualStore::Buffer, VirtualBufferError> VirtualStore::make_buffer(const Sequence& sequence,
+                                                                           std::uint64_t tokens,
+                                                                           Bytes token) {
+  const OpTimer timer(bench_, TimedOp::reserve);
+  return Buffer::create(
+      backing_, token * tokens, bench_.governor(), Workbench::terms(sequence.request));
+}
+
+KvStore::Outcome VirtualStore::admit(const Sequence& sequence, std::uint64_t hits) {
+  Entry entry;
+  if (bench_.full_token() != Bytes{}) {
+    MEMSTRATA_TRY(entry.full,
+                  make_buffer(sequence, bench_.options().context_tokens, bench_.full_token()));
+    MEMSTRATA_TRY_VOID(admit_full(sequence, hits, *entry.full));
+  }
+  if (bench_.window() != 0) {
+    MEMSTRATA_TRY(entry.sliding, make_buffer(sequence, bench_.window(), bench_.sliding_token()));
+    MEMSTRATA_TRY_VOID(admit_sliding(sequence, *entry.sliding));
+  }
+  entries_.insert_or_assign(sequence.request, std::move(entry));
+  return {};
+}
+
+KvStore::Outcome VirtualStore::admit_full(const Sequence& sequence,
+                                          std::uint64_t hits,
+                                          Buffer& buffer) {
+  for (std::uint64_t depth = 0; depth < hits; ++depth) {
+    MEMSTRATA_TRY_VOID(attach(sequence, depth, buffer));
+  }
+  for (std::uint64_t depth = hits; depth < sequence.path.size(); ++depth) {
+    MEMSTRATA_TRY_VOID(create_object(sequence, depth, depth == hits && hits > 0, buffer));
+    MEMSTRATA_TRY_VOID(attach(sequence, depth, buffer));
+  }
+  return grow_private(sequence, hits, buffer);
+}
+
+// The granules that the block completes come from its object; what straddles its end comes from the next one.
+KvStore::Outcome VirtualStore::attach(const Sequence& sequence,
+                                      std::uint64_t depth,
+                                      Buffer& buffer) {
+  const Bytes mapped = holding_.mapped(depth);
+  if (mapped == Bytes{}) {
+    return {};
+  }
+  const OpTimer timer(bench_, TimedOp::share);
+  return buffer.attach(objects_[sequence.path[depth]]->prefix, {.offset = {}, .size = mapped});
+}
+
+KvStore::Outcome VirtualStore::create_object(const Sequence& sequence,
+                                             std::uint64_t depth,
+                                             bool parent_is_hit,
+                                             Buffer& buffer) {
+  const Bytes size = holding_.object(depth);
+  std::optional<MemoryLease> lease;
+  std::optional<host::PrefixBuilder> builder;
+  {
+    const OpTimer timer(bench_, TimedOp::commit);
+    const LeaseTerms terms = Workbench::terms(sequence.request);
+    MEMSTRATA_TRY(lease, bench_.governor()->reserve(terms.tier, size, terms.role, terms.holder));
+    MEMSTRATA_TRY(builder, backing_->create_prefix(size));
+  }
+  const Bytes block = bench_.block_bytes();
+  const Bytes start = align_down(block * depth, bench_.options().granule);
+  const Bytes front = block * depth - start;
+  if (front != Bytes{} && parent_is_hit) {
+    MEMSTRATA_TRY_VOID(copy_front(sequence, depth, front, buffer, builder->data()));
+    bench_.write_full(
+        sequence, {.offset = block * depth, .size = block}, builder->data() + front.value);
+  } else {
+    bench_.write_full(sequence, {.offset = start, .size = front + block}, builder->data());
+  }
+  const OpTimer timer(bench_, TimedOp::share);
+  MEMSTRATA_TRY(auto prefix, builder->seal());
+  objects_[sequence.path[depth]].emplace(std::move(*lease), std::move(prefix));
+  return {};
+}
+
+// The granule that straddles the seam stands in the parent's object: mapped for a moment, its front is copied.
+KvStore::Outcome VirtualStore::copy_front(const Sequence& sequence,
+                                          std::uint64_t depth,
+                                          Bytes size,
+                                          Buffer& buffer,
+                                          std::byte* to) {
+  const Bytes before = buffer.length();
+  const auto& parent = objects_[sequence.path[depth - 1]]->prefix;
+  MEMSTRATA_TRY_VOID(buffer.attach(
+      parent, {.offset = holding_.mapped(depth - 1), .size = bench_.options().granule}));
+  bench_.copy(to, buffer.data() + before.value, size);
+  return buffer.shrink_to(before);
+}
+
+KvStore::Outcome VirtualStore::grow_private(const Sequence& sequence,
+                                            std::uint64_t hits,
+                                            Buffer& buffer) {
+  const std::uint64_t blocks = sequence.path.size();
+  const Bytes prompt = bench_.block_bytes() * blocks;
+  const Bytes seam = holding_.seam(blocks);
+  const Bytes end = bench_.full_token() * sequence.tokens;
+  Bytes from = prompt - seam;
+  {
+    const OpTimer timer(bench_, TimedOp::commit);
+    if (seam != Bytes{} && hits == blocks) {
+      const auto& last = objects_[sequence.path[blocks - 1]]->prefix;
+      MEMSTRATA_TRY_VOID(buffer.attach(
+          last, {.offset = holding_.mapped(blocks - 1), .size = bench_.options().granule}));
+      MEMSTRATA_TRY_VOID(buffer.break_shared({.offset = from, .size = bench_.options().granule}));
+      from = prompt;
+    }
+    MEMSTRATA_TRY_VOID(buffer.grow_to(end));
+  }
+  bench_.note_leased();
+  bench_.write_full(sequence, {.offset = from, .size = end - from}, buffer.data() + from.value);
+  return {};
+}
+
+KvStore::Outcome VirtualStore::admit_sliding(const Sequence& sequence, Buffer& buffer) {
+  const std::uint64_t kept = std::min(sequence.tokens, bench_.window());
+  {
+    const OpTimer timer(bench_, TimedOp::commit);
+    MEMSTRATA_TRY_VOID(buffer.grow_to(bench_.sliding_token() * kept));
+  }
+  bench_.write_sliding(
+      sequence, first_kept(sequence.tokens, bench_.window()), sequence.tokens, buffer.data());
+  return {};
+}
+
+KvStore::Outcome VirtualStore::grow(const Sequence& sequence, std::uint64_t /*capacity*/) {
+  Entry& entry = entries_.at(sequence.request);
+  const std::uint64_t token = sequence.tokens - 1;
+  {
+    const OpTimer timer(bench_, TimedOp::grow);
+    if (entry.full) {
+      MEMSTRATA_TRY_VOID(entry.full->grow_to(bench_.full_token() * sequence.tokens));
+    }
+    if (entry.sliding) {
+      const std::uint64_t kept = std::min(sequence.tokens, bench_.window());
+      MEMSTRATA_TRY_VOID(entry.sliding->grow_to(bench_.sliding_token() * kept));
+    }
+  }
+  if (entry.full) {
+    const ByteRange bytes{.offset = bench_.full_token() * token, .size = bench_.full_token()};
+    bench_.write_full(sequence, bytes, entry.full->data() + bytes.offset.value);
+  }
+  if (entry.sliding) {
+    bench_.write_sliding(sequence, token, sequence.tokens, entry.sliding->data());
+  }
+  return {};
+}
+
+KvStore::Outcome VirtualStore::drop(const Sequence& sequence) {
+  const OpTimer timer(bench_, TimedOp::release);
+  entries_.erase(sequence.request);
+  return {};
+}
+
+KvStore::Outcome VirtualStore::evict(BlockIndex block) {
+  const OpTimer timer(bench_, TimedOp::release);
+  objects_[block].reset();
+  return {};
+}
+
+KvStore::Outcome VirtualStore::clear() {
+  entries_.clear();
+  for (auto& object : objects_) {
+    if (object) {
+      const OpTimer timer(bench_, TimedOp::release);
+      object.reset();
+    }
+  }
+  return {};
+}
+
+std::vector<KvPiece> VirtualStore::pieces(const Sequence& sequence) {
+  auto& full = entries_.at(sequence.request).full;
+  if (!full) {
+    return {};
+  }
+  return {{.bytes = {.offset = {}, .size = bench_.full_token() * sequence.tokens},
+           .data = full->data()}};
+}
+
+void VirtualStore::check_sliding(const Sequence& sequence) {
+  auto& sliding = entries_.at(sequence.request).sliding;
+  if (sliding) {
+    bench_.check_sliding(
+        sequence, first_kept(sequence.tokens, bench_.window()), sequence.tokens, sliding->data());
+  }
+}
+
+}  // namespace memstrata::replay_detail
