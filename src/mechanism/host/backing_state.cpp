@@ -302,16 +302,19 @@ std::vector<PrefixReference> BackingState::live_prefixes() const {
 
 std::shared_ptr<PrefixArena> BackingState::arena() const {
   const MutexLock lock(mutex_);
-  return arena_;
+  return arena_.lock();
 }
 
 std::shared_ptr<PrefixArena> BackingState::install_arena(const std::shared_ptr<PrefixArena>& seen,
-                                                         std::shared_ptr<PrefixArena> made) {
+                                                         const std::shared_ptr<PrefixArena>& made) {
+  std::shared_ptr<PrefixArena> now;  // lets go, if it is the last, after the mutex
   const MutexLock lock(mutex_);
-  if (arena_ == seen) {
-    arena_.swap(made);  // an old arena ends outside the mutex, with `made`
+  now = arena_.lock();
+  if (now == nullptr || now == seen) {
+    arena_ = made;
+    return made;
   }
-  return arena_;
+  return now;
 }
 
 }  // namespace memstrata::host::detail

@@ -108,11 +108,12 @@ class BackingState {
 
   void give_own_file() noexcept { own_files_.subtract(1); }
 
+  /// The file that further prefixes share; null if there is none now.
   [[nodiscard]] std::shared_ptr<PrefixArena> arena() const MEMSTRATA_EXCLUDES(mutex_);
   /// Makes `made` the file for further prefixes unless somebody replaced `seen` meanwhile; answers with the
   /// file to use.
   [[nodiscard]] std::shared_ptr<PrefixArena> install_arena(const std::shared_ptr<PrefixArena>& seen,
-                                                           std::shared_ptr<PrefixArena> made)
+                                                           const std::shared_ptr<PrefixArena>& made)
       MEMSTRATA_EXCLUDES(mutex_);
 
  private:
@@ -132,7 +133,7 @@ class BackingState {
   RecordList<ReservationRecord> parked_reservations_ MEMSTRATA_GUARDED_BY(mutex_);
   RecordList<PrefixRecord> prefixes_ MEMSTRATA_GUARDED_BY(mutex_);
   RecordList<PrefixRecord> parked_prefixes_ MEMSTRATA_GUARDED_BY(mutex_);
-  std::shared_ptr<PrefixArena> arena_ MEMSTRATA_GUARDED_BY(mutex_);
+  std::weak_ptr<PrefixArena> arena_ MEMSTRATA_GUARDED_BY(mutex_);  // ends with its last prefix
 };
 
 /// The error of a call that the kernel refused.

@@ -107,4 +107,29 @@ void ReservationRecord::spread_from(ByteRange run) noexcept {
   }
 }
 
+void ReservationRecord::start_over_if_empty() noexcept {
+  if (seams == 0 || committed.runs() != 0 || !pieces.empty() || !retained.empty()) {
+    return;
+  }
+  SystemCall fresh{.kind = SystemCallKind::map,
+                   .placement = Placement::replace,
+                   .address = mapping.offset.value,
+                   .length = mapping.size.value};
+  if (!state->call(fresh).is_ok()) {
+    // Some kernels have taken the old mapping away by then; nobody else may get the hole.
+    fresh.placement = Placement::if_vacant;
+    if (!state->call(fresh).is_ok()) {
+      return;
+    }
+  }
+  gaps_joined = false;
+  had_pieces = false;
+  islands = false;
+  seams = 0;
+  stray.reset();
+  if (state->options().huge_pages) {
+    static_cast<void>(advise({.offset = Bytes{}, .size = place.size}, Advice::huge_pages));
+  }
+}
+
 }  // namespace memstrata::host::detail

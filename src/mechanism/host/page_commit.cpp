@@ -257,6 +257,7 @@ Result<void, VirtualMemoryError> PageBacking::decommit(Reservation& reservation,
   }
   record.committed.remove(range);
   record.retained = plan.tail;
+  record.start_over_if_empty();
   record.settle();
   return {};
 }

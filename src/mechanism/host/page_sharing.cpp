@@ -238,6 +238,7 @@ void mend(ReservationRecord& record, const Break& piece) noexcept {
   const std::vector<Break> pieces = breaks_of(record, range);
   MEMSTRATA_TRY_VOID(break_pieces(record, pieces));
   static_cast<void>(forget_pieces(record, range));
+  record.seams += record.islands ? 1 : 0;  // what lies left and right may have different owners
   const std::uint64_t runs = record.committed.runs();
   record.committed.insert(range);
   if (record.committed.runs() > runs) {
@@ -349,6 +350,7 @@ Result<Bytes, VirtualMemoryError> PageBacking::unmap_shared(Reservation& reserva
   }
   record.seams += record.islands ? 1 : 0;
   const Bytes gone = forget_pieces(record, range);
+  record.start_over_if_empty();
   record.settle();
   return gone;
 }

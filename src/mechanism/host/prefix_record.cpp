@@ -153,8 +153,8 @@ namespace {
 /// A range of the file that many prefixes share, in a new file if there is none with room.
 [[nodiscard]] Result<void, VirtualMemoryError> place_in_arena(BackingState& state,
                                                               PrefixRecord& record) {
+  std::shared_ptr<PrefixArena> arena = state.arena();
   for (;;) {
-    std::shared_ptr<PrefixArena> arena = state.arena();
     if (arena != nullptr) {
       if (const auto offset = arena->take(record.size)) {
         record.arena = std::move(arena);
@@ -163,7 +163,8 @@ namespace {
       }
     }
     MEMSTRATA_TRY(PrefixFile file, PrefixFile::create(state, PrefixArena::length, false));
-    static_cast<void>(state.install_arena(arena, std::make_shared<PrefixArena>(std::move(file))));
+    const auto made = std::make_shared<PrefixArena>(std::move(file));
+    arena = state.install_arena(arena, made);
   }
 }
 

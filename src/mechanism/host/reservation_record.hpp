@@ -123,6 +123,8 @@ struct ReservationRecord {
   void spread_from(ByteRange run) noexcept;
   /// Before the first piece splits the reservation.
   void join_before_piece() noexcept;
+  /// When nothing is held any more: lets the kernel forget all owners, if there may be seams.
+  void start_over_if_empty() noexcept;
   /// `range` belongs to somebody now: forget a stray page inside it.
   void claim_stray(ByteRange range) noexcept;
 
