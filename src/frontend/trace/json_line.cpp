@@ -96,8 +96,8 @@ ErrorText text_expected(Field field) {
 // Takes the events of nlohmann's parser. Every callback answers whether to go on.
 class Handler {
  public:
-  Handler(JsonLine& line, LineKind kind, std::uint64_t largest_time)
-      : line_(line), kind_(kind), largest_time_(largest_time) {}
+  Handler(std::string_view text, JsonLine& line, LineKind kind, std::uint64_t largest_time)
+      : text_(text), line_(line), kind_(kind), largest_time_(largest_time) {}
 
   bool null();
   bool boolean(bool value);
@@ -114,13 +114,14 @@ class Handler {
 
   [[nodiscard]] bool saw_object() const noexcept { return saw_object_; }
 
+  // nlohmann reports a number beyond every double in this way, too.
+  bool parse_error(std::size_t position,
+                   const std::string& token,
+                   const nlohmann::json::out_of_range& why);
+
   template <class Exception>
-  bool parse_error(std::size_t position, const std::string& last_token, const Exception& /*why*/) {
-    return refuse({.defect = TraceDefect::malformed,
-                   .field = {},
-                   .expected = "one object of JSON",
-                   .found = ErrorText::copy(
-                       fmt::format("{} at byte {} of the line", printable(last_token), position))});
+  bool parse_error(std::size_t position, const std::string& /*token*/, const Exception& /*why*/) {
+    return refuse_text(position);
   }
 
  private:
@@ -134,6 +135,7 @@ class Handler {
   bool refuse(LineDefect defect);
   bool refuse(TraceDefect defect, ErrorText found);
   bool refuse_type(ErrorText found);
+  bool refuse_text(std::size_t position);
   bool open(bool is_array);
   bool close();
   bool take_number(std::uint64_t value);
@@ -141,6 +143,7 @@ class Handler {
   bool take_hash(ContentKey key);
   bool has_room();
 
+  std::string_view text_;
   JsonLine& line_;
   LineKind kind_;
   std::uint64_t largest_time_;
@@ -213,6 +216,25 @@ bool Handler::refuse_type(ErrorText found) {
                              field_ != Field::block_hashes && is_list(field_) == in_list_;
   return refuse(wants_integer ? TraceDefect::not_an_integer : TraceDefect::wrong_type,
                 std::move(found));
+}
+
+// `position` counts from 1 and names the first byte that cannot be; one behind the text is its end.
+bool Handler::refuse_text(std::size_t position) {
+  const bool is_end = position == 0 || position > text_.size();
+  return refuse({.defect = TraceDefect::malformed,
+                 .field = {},
+                 .expected = "one object of JSON",
+                 .found = is_end
+                              ? ErrorText("the end of the line")
+                              : ErrorText::copy(fmt::format("{} at byte {} of the line",
+                                                            printable(text_.substr(position - 1)),
+                                                            position))});
+}
+
+bool Handler::parse_error(std::size_t position,
+                          const std::string& token,
+                          const nlohmann::json::out_of_range& /*why*/) {
+  return spot() == Spot::ignored ? refuse_text(position) : number_float(0, token);
 }
 
 bool Handler::null() {
@@ -473,7 +495,7 @@ ContentKey content_key(std::string_view bytes) noexcept {
 
 JsonLine parse_json_line(std::string_view text, LineKind kind, std::uint64_t largest_time) {
   JsonLine line;
-  Handler handler(line, kind, largest_time);
+  Handler handler(text, line, kind, largest_time);
   const bool is_whole = nlohmann::json::sax_parse(text.data(), text.data() + text.size(), &handler);
   if (!line.defect && (!is_whole || !handler.saw_object())) {
     line.defect = LineDefect{.defect = TraceDefect::malformed,

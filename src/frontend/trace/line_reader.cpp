@@ -6,14 +6,13 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <exception>
 #include <memory>
-#include <new>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 
+#include "frontend/trace/guarded_read.hpp"
 #include "frontend/trace/line_defect.hpp"
 #include "memstrata/core/bytes.hpp"
 #include "memstrata/core/error/error_text.hpp"
@@ -140,21 +139,7 @@ void LineReader::keep(std::string_view piece, Line& line) {
 Result<std::size_t, TraceError> LineReader::fill() {
   begin_ = 0;
   end_ = 0;
-  const auto thrown = [this](const char* reason) {
-    return fail(TraceError(TraceUnavailable{.source = ErrorText::copy(source_->name()),
-                                            .call = "TraceSource::read",
-                                            .code = 0,
-                                            .reason = ErrorText::copy(reason)}));
-  };
-  try {
-    MEMSTRATA_TRY(end_, source_->read(buffer_));
-  } catch (const std::bad_alloc&) {
-    throw;
-  } catch (const std::exception& foreign) {
-    return thrown(foreign.what());
-  } catch (...) {
-    return thrown("it threw something that is no std::exception");
-  }
+  MEMSTRATA_TRY(end_, guarded_read(*source_, buffer_));
   return end_;
 }
 

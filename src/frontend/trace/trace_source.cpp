@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "memstrata/frontend/trace/trace_source.hpp"
 
-#include <algorithm>
 #include <cerrno>
 #include <cstddef>
 #include <cstdio>
@@ -15,6 +14,7 @@
 #include <utility>
 
 #include "frontend/trace/archive_source.hpp"
+#include "frontend/trace/guarded_read.hpp"
 #include "memstrata/core/error/error_text.hpp"
 #include "memstrata/core/error/trace_error.hpp"
 #include "memstrata/core/result.hpp"
@@ -107,13 +107,12 @@ class PrefixedSource final : public TraceSource {
   std::unique_ptr<TraceSource> inner_;
 };
 
-}  // namespace
-
-Result<std::unique_ptr<TraceSource>, TraceError> decompress(std::unique_ptr<TraceSource> inner) {
+Result<std::unique_ptr<TraceSource>, TraceError> recognise(std::unique_ptr<TraceSource> inner) {
   std::string begin(zstd_magic.size(), '\0');
   std::size_t count = 0;
   while (count < begin.size()) {
-    MEMSTRATA_TRY(const std::size_t more, inner->read(std::span(begin).subspan(count)));
+    MEMSTRATA_TRY(const std::size_t more,
+                  detail::guarded_read(*inner, std::span(begin).subspan(count)));
     if (more == 0) {
       break;
     }
@@ -127,6 +126,19 @@ Result<std::unique_ptr<TraceSource>, TraceError> decompress(std::unique_ptr<Trac
     return detail::make_zstd_source(std::move(inner), std::move(begin));
   }
   return std::make_unique<PrefixedSource>(std::move(begin), std::move(inner));
+}
+
+}  // namespace
+
+Result<std::unique_ptr<TraceSource>, TraceError> decompress(std::unique_ptr<TraceSource> inner) {
+  const ErrorText name = ErrorText::copy(inner->name());
+  try {
+    return recognise(std::move(inner));
+  } catch (const std::bad_alloc&) {
+    return fail(TraceError(TraceTooLarge{.at = {.source = name, .line = 1, .offset = {}},
+                                         .distinct_blocks = 0,
+                                         .reason = "there is no memory left"}));
+  }
 }
 
 Result<std::unique_ptr<TraceSource>, TraceError> open_trace_source(std::string_view path) {
