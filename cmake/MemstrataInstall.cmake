@@ -1,5 +1,5 @@
-# Install rules: libraries and headers by layer, find_package(memstrata CONFIG), a pkg-config file, and the tool
-# with its man page and completion where they are built.
+# Install rules: libraries and headers by layer, find_package(memstrata CONFIG) and a pkg-config file. The
+# tool installs itself, with its manual page, completion and sample.
 include(CMakePackageConfigHelpers)
 
 set(memstrata_layers core contract mechanism structure governance holder frontend)
@@ -39,10 +39,5 @@ file(RELATIVE_PATH memstrata_pc_prefix
 string(REGEX REPLACE "/$" "" memstrata_pc_prefix "${memstrata_pc_prefix}")
 configure_file(cmake/memstrata.pc.in "${PROJECT_BINARY_DIR}/memstrata.pc" @ONLY)
 install(FILES "${PROJECT_BINARY_DIR}/memstrata.pc" DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
-
-if(TARGET memstrata)
-  install(TARGETS memstrata RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
-  install(FILES samples/sample.trace.jsonl DESTINATION "${CMAKE_INSTALL_DATADIR}/memstrata/samples")
-endif()
 
 install(FILES LICENSE README.md DESTINATION "${CMAKE_INSTALL_DOCDIR}")

@@ -40,6 +40,10 @@ read -r -a flags < <(pkg-config --cflags --libs memstrata | tr '\n' ' ')
 
 if [[ -x $build/tools/memstrata/memstrata ]]; then
   [[ -x $prefix/bin/memstrata ]] || fail "the tool is built and not installed"
+  for wanted in share/memstrata/samples/sample.trace.jsonl share/bash-completion/completions/memstrata \
+    share/man/man1/memstrata.1; do
+    [[ -f $prefix/$wanted ]] || fail "$wanted is not installed"
+  done
   "$prefix/bin/memstrata" --version | grep -qF "$version" || fail "the installed tool does not say $version"
 fi
 printf 'install: found by CMake and by pkg-config\n'
