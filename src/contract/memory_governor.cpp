@@ -3,8 +3,11 @@
 
 #include <algorithm>
 #include <optional>
+#include <utility>
 
 #include "memstrata/core/bytes.hpp"
+#include "memstrata/core/error/error_text.hpp"
+#include "memstrata/core/error/memory_error.hpp"
 #include "memstrata/core/identity.hpp"
 #include "memstrata/core/result.hpp"
 

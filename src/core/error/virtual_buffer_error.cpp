@@ -6,6 +6,8 @@
 #include <string>
 #include <variant>
 
+#include "memstrata/core/error/memory_error.hpp"
+#include "memstrata/core/error/virtual_memory_error.hpp"
 #include "memstrata/core/identity.hpp"
 #include "memstrata/core/tier.hpp"
 
