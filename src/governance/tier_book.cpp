@@ -143,8 +143,8 @@ void TierBook::store_limit(Bytes limit) noexcept {
   const std::uint64_t epoch = epoch_.load(std::memory_order_relaxed);
   // The releasing stores below keep this one before them; the last one is seen only with all of them.
   epoch_.store(epoch + 1, std::memory_order_relaxed);
-  // The ceiling rises before and falls after what is available, so a release that compares the two never takes a
-  // limit change for an excess.
+  // The ceiling rises before and falls after what is available, so a release that compares the two in the middle of
+  // a limit change finds no excess and waits for nobody.
   if (step > 0) {
     ceiling_.store(next, std::memory_order_release);
     available_.fetch_add(step, std::memory_order_acq_rel);
