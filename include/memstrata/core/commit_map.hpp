@@ -67,6 +67,7 @@ class CommitMap {
   [[nodiscard]] int set_neighbours(ByteRange range) const noexcept;
 
   Bytes granule_;
+  int shift_;  ///< Power of two of the granule, or 0.
   Bytes total_;
   std::uint64_t runs_ = 0;
   std::vector<std::unique_ptr<Leaf>> leaves_;

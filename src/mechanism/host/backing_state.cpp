@@ -79,6 +79,9 @@ VirtualMemoryError no_bookkeeping() noexcept {
 BackingState::BackingState(PageBackingOptions options, std::optional<std::uint64_t> mapping_limit)
     : options_(std::move(options)),
       calls_(options_.system_calls != nullptr ? options_.system_calls : real_system_calls()) {
+  if (is_power_of_two(options_.granule.value)) {
+    granule_mask_ = options_.granule.value - 1;
+  }
   if (options_.mapping_budget) {
     if (options_.mapping_limit) {
       mapping_limit_ = options_.mapping_limit;

@@ -62,6 +62,13 @@ class BackingState {
 
   [[nodiscard]] Bytes granule() const noexcept { return options_.granule; }
 
+  /// Whether `bytes` is a whole number of granules.
+  [[nodiscard]] bool is_whole(Bytes bytes) const noexcept {
+    // A granule that is a power of two needs no division, which would cost as much as all other checks.
+    return granule_mask_ != 0 ? (bytes.value & granule_mask_) == 0
+                              : bytes.value % options_.granule.value == 0;
+  }
+
   /// Makes a call; nothing on success.
   [[nodiscard]] SystemResult call(const SystemCall& what) noexcept { return calls_->execute(what); }
 
@@ -123,6 +130,7 @@ class BackingState {
   PageBackingOptions options_;
   std::shared_ptr<SystemCalls> calls_;
   std::optional<std::uint64_t> mapping_limit_;
+  std::uint64_t granule_mask_ = 0;  // granule - 1 if that is a power of two
   ProcessCount own_files_;
   // The limit plus one, 0 before it was asked for. Relaxed: every thread that asks stores the same number.
   std::atomic<std::uint64_t> descriptor_limit_{0};

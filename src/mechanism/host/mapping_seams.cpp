@@ -7,7 +7,9 @@
 // isolated runs of 64 KiB, committed and released: 3,000 mappings remain; with the steps below 1. Linux 6.18.)
 // A page next to the first run that is made writable for a moment merges with the run and, when it is protected
 // again, takes the owner along into the gap, which then shares it with all that is later cut out of it. Two
-// cheap calls per side, once per reservation, and the count of mappings is exact from then on.
+// cheap calls per side, once per reservation, and the count of mappings is exact from then on. Only where a prefix
+// separates the gaps, or where nothing is populated and the steps would cost a third of a commit, owners may
+// differ: there each place where two may meet is counted as a mapping more.
 
 #include <cstdint>
 #include <optional>
@@ -43,22 +45,6 @@ void ReservationRecord::spread_into(std::uint64_t page) noexcept {
     ++seams;
     return;
   }
-  if (!state->options().populate) {
-    // The run may be untouched and have no owner yet: make it have one, through the page that merged with it.
-    const bool touched = state
-                             ->call({.kind = SystemCallKind::advise,
-                                     .advice = Advice::populate_write,
-                                     .address = page,
-                                     .length = page_size().value})
-                             .is_ok();
-    const bool discarded = state
-                               ->call({.kind = SystemCallKind::advise,
-                                       .advice = Advice::discard,
-                                       .address = page,
-                                       .length = page_size().value})
-                               .is_ok();
-    seams += touched && discarded ? 0 : 1;
-  }
   stray = page;
   heal_stray();
   if (stray) {
@@ -80,18 +66,7 @@ void ReservationRecord::spread_to_both_sides(ByteRange run) noexcept {
   }
 }
 
-void ReservationRecord::join_gaps(ByteRange next) noexcept {
-  if (gaps_joined || had_pieces || committed.runs() != 1 ||
-      committed.runs_after_insert(next) <= committed.runs()) {
-    return;
-  }
-  join_before_piece();
-}
-
-void ReservationRecord::join_before_piece() noexcept {
-  if (gaps_joined || had_pieces || committed.runs() != 1) {
-    return;
-  }
+void ReservationRecord::join_gaps() noexcept {
   const ByteRange everything{.offset = Bytes{}, .size = place.size};
   const Bytes start = committed.first_set(everything).value_or(Bytes{});
   const ByteRange rest{.offset = start, .size = place.size - start};
@@ -100,10 +75,31 @@ void ReservationRecord::join_before_piece() noexcept {
   gaps_joined = true;
 }
 
-void ReservationRecord::spread_from(ByteRange run) noexcept {
-  if (had_pieces) {
-    spread_to_both_sides(run);
-    islands = islands || !pieces.empty();
+void ReservationRecord::before_piece() noexcept {
+  if (committed.runs() == 1 && !gaps_joined && !had_pieces && state->options().populate) {
+    join_gaps();
+  }
+}
+
+void ReservationRecord::after_run(ByteRange run, std::uint64_t runs_before) noexcept {
+  const bool begun = committed.runs() > runs_before;
+  if (had_pieces && begun) {
+    if (state->options().populate) {
+      spread_to_both_sides(run);
+    }
+    mixed_owners = mixed_owners || !pieces.empty() || !state->options().populate;
+  } else if (!state->options().populate) {
+    // Runs that join keep a seam where two owners meet.
+    seams += mixed_owners && committed.runs() < runs_before ? 1U : 0U;
+    mixed_owners = mixed_owners || (begun && runs_before != 0);
+  }
+}
+
+void ReservationRecord::before_removal(ByteRange range) noexcept {
+  // What is cut from the end of a run, or is all of it, meets a gap that may have another owner.
+  if (mixed_owners && !state->options().populate &&
+      committed.runs_after_remove(range) <= committed.runs()) {
+    ++seams;
   }
 }
 
@@ -124,7 +120,7 @@ void ReservationRecord::start_over_if_empty() noexcept {
   }
   gaps_joined = false;
   had_pieces = false;
-  islands = false;
+  mixed_owners = false;
   seams = 0;
   stray.reset();
   if (state->options().huge_pages) {

@@ -47,7 +47,7 @@ namespace {
                                                          ByteRange run,
                                                          bool& stuck) {
   const ByteRange kept = common(run, record.retained);
-  record.join_gaps(run);
+  record.before_run(run);
   if (const SystemResult opened = record.protect(run, Protection::read_write); !opened.is_ok()) {
     // The kernel goes mapping by mapping and may have stopped half-way; what it opened is untouched.
     stuck = !record.protect(run, Protection::none).is_ok();
@@ -74,9 +74,7 @@ void enter(ReservationRecord& record, ByteRange run) noexcept {
   record.claim_stray(run);
   const std::uint64_t runs = record.committed.runs();
   record.committed.insert(run);
-  if (record.had_pieces && record.committed.runs() > runs) {
-    record.spread_from(run);
-  }
+  record.after_run(run, runs);
 }
 
 /// Only a tail that the commit continues can be reused; any other is given back first.
@@ -140,6 +138,7 @@ void enter(ReservationRecord& record, ByteRange run) noexcept {
                                                            std::span<const ByteRange> runs) {
   auto undo = [&record](const ByteRange& run) noexcept {
     if (withdraw(record, run, {})) {
+      record.before_removal(run);
       record.committed.remove(run);
     }
   };
@@ -255,6 +254,7 @@ Result<void, VirtualMemoryError> PageBacking::decommit(Reservation& reservation,
     static_cast<void>(record.protect(range, Protection::read_write));
     return fail(detail::refused(SystemCallKind::protect, closed.error));
   }
+  record.before_removal(range);
   record.committed.remove(range);
   record.retained = plan.tail;
   record.start_over_if_empty();

@@ -238,12 +238,10 @@ void mend(ReservationRecord& record, const Break& piece) noexcept {
   const std::vector<Break> pieces = breaks_of(record, range);
   MEMSTRATA_TRY_VOID(break_pieces(record, pieces));
   static_cast<void>(forget_pieces(record, range));
-  record.seams += record.islands ? 1 : 0;  // what lies left and right may have different owners
+  record.before_piece_goes();
   const std::uint64_t runs = record.committed.runs();
   record.committed.insert(range);
-  if (record.committed.runs() > runs) {
-    record.spread_from(range);
-  }
+  record.after_run(range, runs);
   return {};
 }
 
@@ -264,7 +262,7 @@ Result<void, VirtualMemoryError> PageBacking::map_shared(Reservation& reservatio
   MEMSTRATA_TRY_VOID(record.check_vacant(place));
   MEMSTRATA_TRY_VOID(state_->take_mappings(2));
   record.counted_mappings += 2;
-  record.join_before_piece();
+  record.before_piece();
   const auto settled = [&record](Result<void, VirtualMemoryError> result) {
     record.settle();
     return result;
@@ -348,7 +346,7 @@ Result<Bytes, VirtualMemoryError> PageBacking::unmap_shared(Reservation& reserva
     record.settle();
     return fail(detail::refused(SystemCallKind::map, bare.error));
   }
-  record.seams += record.islands ? 1 : 0;
+  record.before_piece_goes();
   const Bytes gone = forget_pieces(record, range);
   record.start_over_if_empty();
   record.settle();

@@ -64,6 +64,10 @@ void ReservationRecord::settle() noexcept {
 }
 
 Result<void, VirtualMemoryError> ReservationRecord::check_range(ByteRange range) const {
+  if (state->is_whole(range.offset) && state->is_whole(range.size) && !range.empty() &&
+      range.offset <= place.size && range.size <= place.size - range.offset) [[likely]] {
+    return {};
+  }
   return check_inside(range, place.size, state->granule());
 }
 

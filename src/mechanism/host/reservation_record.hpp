@@ -55,7 +55,7 @@ struct ReservationRecord {
   // separately touched run does not share with the gap beside it. See mapping_seams.cpp.
   bool gaps_joined = false;            ///< The gaps were given the owner of the only run.
   bool had_pieces = false;             ///< A prefix was mapped here, now or before.
-  bool islands = false;                ///< A run was begun behind a piece: its owner may differ.
+  bool mixed_owners = false;           ///< Runs may have different owners.
   std::uint64_t seams = 0;             ///< Mappings that may exist beyond runs, gaps and pieces.
   std::optional<std::uint64_t> stray;  ///< Page that could not be protected again. Address.
   std::uint64_t counted_mappings = 1;  ///< What the budget was charged for this record.
@@ -117,18 +117,31 @@ struct ReservationRecord {
 
   // --- mapping_seams.cpp ---
 
-  /// Before a run is begun that touches no other: lets all gaps share the owner of the only run so far.
-  void join_gaps(ByteRange next) noexcept;
-  /// After such a run was begun in a reservation with pieces: lets the gaps beside it share its owner.
-  void spread_from(ByteRange run) noexcept;
+  /// Before `run` becomes private memory: if it is the second run, the gaps get the owner of the first.
+  void before_run(ByteRange run) noexcept {
+    if (committed.runs() == 1 && !gaps_joined && !had_pieces && state->options().populate &&
+        committed.runs_after_insert(run) == 2) {
+      join_gaps();
+    }
+  }
+
+  /// After `run` was entered into `committed`, which had `runs_before` runs.
+  void after_run(ByteRange run, std::uint64_t runs_before) noexcept;
+  /// Before `range` leaves `committed`.
+  void before_removal(ByteRange range) noexcept;
   /// Before the first piece splits the reservation.
-  void join_before_piece() noexcept;
+  void before_piece() noexcept;
+
+  /// Before `range` stops being a piece: what lies left and right of it may have different owners.
+  void before_piece_goes() noexcept { seams += mixed_owners ? 1U : 0U; }
+
   /// When nothing is held any more: lets the kernel forget all owners, if there may be seams.
   void start_over_if_empty() noexcept;
   /// `range` belongs to somebody now: forget a stray page inside it.
   void claim_stray(ByteRange range) noexcept;
 
  private:
+  void join_gaps() noexcept;
   void spread_into(std::uint64_t page) noexcept;
   void spread_to_both_sides(ByteRange run) noexcept;
   void heal_stray() noexcept;
