@@ -27,9 +27,9 @@ struct RecordedStep {
   std::uint64_t to = 0;      ///< Of a fill or copy: address.
   std::uint64_t from = 0;    ///< Of a copy: address.
   std::uint64_t owner = 0;   ///< Of a fill: key of the owner.
-  Bytes row{};                 ///< Of a fill: bytes of a row.
-  Bytes offset{};              ///< Of a fill: offset in the owner.
-  Bytes size{};                ///< Of a fill or copy.
+  Bytes row{};               ///< Of a fill: bytes of a row.
+  Bytes offset{};            ///< Of a fill: offset in the owner.
+  Bytes size{};              ///< Of a fill or copy.
 };
 
 /// What stands at the end of a recording.

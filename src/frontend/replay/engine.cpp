@@ -91,23 +91,20 @@ void ReplayEngine::drop_outdated_events() {
   }
 }
 
-bool ReplayEngine::is_next(EventKind kind) {
-  drop_outdated_events();
-  return !events_.empty() && events_.front().time_ns == now_ns_ && events_.front().kind == kind;
-}
-
-// R1: completions, growth, arrivals, admissions. A request that is admitted and ready at once has its first event
-// at this same instant, which then runs again.
+// R1: completions, growth, arrivals, admissions. A request is complete as soon as its last token exists, and then its
+// completion comes before the growth of younger requests. A request that is admitted and ready at once has its first
+// event at this same instant, which then runs again.
 ReplayEngine::Outcome ReplayEngine::run_instant() {
-  while (is_next(EventKind::completion)) {
-    const std::uint32_t place = events_.front().place;
+  drop_outdated_events();
+  while (!events_.empty() && events_.front().time_ns == now_ns_) {
+    const Event event = events_.front();
     pop_event();
-    MEMSTRATA_TRY_VOID(complete(place));
-  }
-  while (is_next(EventKind::growth)) {
-    const std::uint32_t place = events_.front().place;
-    pop_event();
-    MEMSTRATA_TRY_VOID(grow(place));
+    if (event.kind == EventKind::completion) {
+      MEMSTRATA_TRY_VOID(complete(event.place));
+    } else {
+      MEMSTRATA_TRY_VOID(grow(event.place));
+    }
+    drop_outdated_events();
   }
   arrive();
   return admit_from_queue();
@@ -262,6 +259,10 @@ void ReplayEngine::leave(std::uint32_t place) {
 
 void ReplayEngine::take(Bytes bytes) noexcept {
   state_.committed += bytes;
+  if (holding_.has_pool()) {
+    // The pool spans the whole budget; without one it is as large as it ever had to be.
+    state_.reserved = options_.limit ? limit_ : std::max(state_.reserved, state_.committed);
+  }
   if (state_.committed > limit_) {
     ++result_.violations;
   }

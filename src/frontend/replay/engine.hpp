@@ -78,7 +78,6 @@ class ReplayEngine {
   using Outcome = Result<void, ReplayError>;
 
   [[nodiscard]] Outcome run_instant();
-  [[nodiscard]] bool is_next(EventKind kind);
   void drop_outdated_events();
   [[nodiscard]] std::int64_t next_instant();
   void schedule(std::uint32_t place);

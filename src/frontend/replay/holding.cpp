@@ -144,8 +144,17 @@ Bytes Holding::alone(std::uint64_t full_blocks,
 }
 
 Bytes Holding::reserved(std::uint64_t full_blocks, std::uint64_t capacity) const noexcept {
-  return policy_ == ReplayPolicy::virtual_memory ? rounded(context_)
-                                                 : private_bytes(full_blocks, capacity);
+  switch (policy_) {
+    case ReplayPolicy::virtual_memory:
+      return rounded(context_);
+    case ReplayPolicy::paged:
+      return Bytes{};
+    case ReplayPolicy::reserve_max:
+    case ReplayPolicy::realloc:
+    case ReplayPolicy::concat:
+      return private_bytes(full_blocks, capacity);
+  }
+  std::unreachable();
 }
 
 Bytes Holding::live_private(std::uint64_t full_blocks, std::uint64_t tokens) const noexcept {

@@ -40,6 +40,9 @@ class Holding {
   /// Whether every request gets one slot of the whole context.
   [[nodiscard]] bool has_slots() const noexcept { return policy_ == ReplayPolicy::reserve_max; }
 
+  /// Whether one pool in one address range serves every request.
+  [[nodiscard]] bool has_pool() const noexcept { return policy_ == ReplayPolicy::paged; }
+
   /// Physical bytes of one slot.
   [[nodiscard]] Bytes slot() const noexcept { return rounded(context_); }
 
@@ -78,7 +81,7 @@ class Holding {
                             std::uint64_t input,
                             std::uint64_t output) const noexcept;
 
-  /// Address space of one request with room for `capacity` tokens.
+  /// Address space of one request with room for `capacity` tokens; 0 for a policy with one pool for all.
   [[nodiscard]] Bytes reserved(std::uint64_t full_blocks, std::uint64_t capacity) const noexcept;
 
   /// Physical bytes of one page of the paged policy.
