@@ -34,7 +34,7 @@ pc=$(find "$prefix" -name memstrata.pc -printf '%h\n')
 [[ -n $pc ]] || fail "memstrata.pc is not installed"
 export PKG_CONFIG_PATH=$pc
 [[ $(pkg-config --modversion memstrata) == "$version" ]] || fail "pkg-config says version $(pkg-config --modversion memstrata)"
-read -r -a flags < <(pkg-config --cflags --libs memstrata | tr '\n' ' ')
+mapfile -t flags < <(pkg-config --cflags --libs memstrata | tr ' ' '\n' | sed '/^$/d')
 "$compiler" "$consumer/consumer.cpp" -o "$work/by-pkg-config" "${flags[@]}" || fail "the flags of pkg-config do not build"
 [[ $("$work/by-pkg-config") == "65536 of 1048576" ]] || fail "the consumer built by pkg-config printed something else"
 
