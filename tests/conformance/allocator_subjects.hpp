@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <utility>
 
@@ -19,7 +20,7 @@
 
 namespace memstrata::test {
 
-/// A subject makes one allocator and can refuse its next physical step. `touchable`: the processor may use what
+/// A subject makes one allocator and can refuse its next physical step, or the `nth` mapping of a prefix. `touchable`: the processor may use what
 /// it allocates. `charges`: it leases before it commits.
 
 /// Address space of numbers.
@@ -34,7 +35,7 @@ class FakeSubject {
 
   void refuse_next_commit() { allocator_.faults().fail_next("commit"); }
 
-  void refuse_next_map() { allocator_.faults().fail_next("map_prefix"); }
+  void refuse_map(std::uint64_t nth) { allocator_.faults().fail_nth("map_prefix", nth); }
 
   void refuse_next_seal() { allocator_.faults().fail_next("seal"); }
 
@@ -68,7 +69,7 @@ class VirtualHostSubject {
 
   void refuse_next_commit() { kernel_->faults().fail_next("mprotect"); }
 
-  void refuse_next_map() { kernel_->faults().fail_next("mmap"); }
+  void refuse_map(std::uint64_t nth) { kernel_->faults().fail_nth("mmap", nth); }
 
   void refuse_next_seal() { kernel_->faults().fail_next("munmap"); }
 

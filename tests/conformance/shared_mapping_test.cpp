@@ -221,7 +221,7 @@ TYPED_TEST(SharedMappingContract, WhatCannotBeMappedLeavesNothingBehind) {
 TYPED_TEST(SharedMappingContract, ARefusedMappingLeavesTheTargetEmptyAndUsable) {
   const auto prefix = this->sealed(2, 0x19);
   const AllocationSpan span = this->allocate(4);
-  this->subject().refuse_next_map();
+  this->subject().refuse_map(1);
 
   const auto refused = this->mapping().commit_shared_prefix(*prefix, span, this->g(1));
 

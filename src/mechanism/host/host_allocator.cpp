@@ -15,6 +15,7 @@
 #include "memstrata/contract/release.hpp"
 #include "memstrata/contract/virtual_backing.hpp"
 #include "memstrata/core/bytes.hpp"
+#include "memstrata/core/error/memory_error.hpp"
 #include "memstrata/core/identity.hpp"
 #include "memstrata/core/mutex.hpp"
 #include "memstrata/core/result.hpp"
@@ -145,7 +146,7 @@ Result<DeviceAddress> HostAllocator::allocate(Bytes bytes, Bytes alignment) {
     }
     Table::Entries made;
     const AllocationSpan span{.address = address, .bytes = bytes, .alignment = alignment};
-    made.try_emplace(address.value(), span, std::move(block));
+    made.try_emplace(address.value(), Table::Entry{.span = span, .block = std::move(block)});
     table_->insert(made.extract(made.begin()));
     return address;
   });
@@ -153,7 +154,7 @@ Result<DeviceAddress> HostAllocator::allocate(Bytes bytes, Bytes alignment) {
 
 MechanismRelease HostAllocator::release(const AllocationSpan& allocation) noexcept {
   const Table::Node node = table_->extract(allocation);
-  return node.empty() ? MechanismRelease::unchanged(no_such_allocation)
+  return node.empty() ? MechanismRelease::unchanged(no_such_allocation())
                       : MechanismRelease::complete(Bytes{});
 }
 

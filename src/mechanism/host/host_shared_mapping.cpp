@@ -11,7 +11,7 @@
 #include "memstrata/contract/virtual_backing.hpp"
 #include "memstrata/core/bytes.hpp"
 #include "memstrata/core/result.hpp"
-#include "memstrata/mechanism/host/page_backing.hpp"
+#include "memstrata/mechanism/host/host_virtual_allocator.hpp"
 
 namespace memstrata::host {
 

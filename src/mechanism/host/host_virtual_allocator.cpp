@@ -3,8 +3,10 @@
 
 #include <cstddef>
 #include <memory>
+#include <new>
 #include <utility>
 
+#include "mechanism/host/backing_state.hpp"
 #include "mechanism/host/host_virtual_mechanism.hpp"
 #include "memstrata/contract/release.hpp"
 #include "memstrata/contract/shared_mapping.hpp"
@@ -19,10 +21,14 @@ namespace memstrata::host {
 
 Result<std::unique_ptr<HostVirtualAllocator>, VirtualMemoryError> HostVirtualAllocator::create(
     PageBackingOptions options) {
-  MEMSTRATA_TRY(PageBacking backing, PageBacking::create(std::move(options)));
-  auto mechanism = std::make_unique<Mechanism>(std::move(backing));
-  // NOLINTNEXTLINE(cppcoreguidelines-owning-memory): the constructor is private
-  return std::unique_ptr<HostVirtualAllocator>(new HostVirtualAllocator(std::move(mechanism)));
+  try {
+    MEMSTRATA_TRY(PageBacking backing, PageBacking::create(std::move(options)));
+    auto mechanism = std::make_unique<Mechanism>(std::move(backing));
+    // NOLINTNEXTLINE(cppcoreguidelines-owning-memory): the constructor is private
+    return std::unique_ptr<HostVirtualAllocator>(new HostVirtualAllocator(std::move(mechanism)));
+  } catch (const std::bad_alloc&) {
+    return fail(detail::no_bookkeeping());
+  }
 }
 
 HostVirtualAllocator::HostVirtualAllocator(std::unique_ptr<Mechanism> mechanism) noexcept

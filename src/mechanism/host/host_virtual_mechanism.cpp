@@ -25,6 +25,7 @@
 #include "memstrata/core/result.hpp"
 #include "memstrata/core/rollback.hpp"
 #include "memstrata/core/tier.hpp"
+#include "memstrata/mechanism/host/host_virtual_allocator.hpp"
 #include "memstrata/mechanism/host/page_backing.hpp"
 #include "memstrata/mechanism/host/system_calls.hpp"
 
@@ -69,8 +70,7 @@ Result<AllocationAccess> HostVirtualAllocator::Mechanism::access(const Allocatio
       return access;
     }
   }
-  return fail(MemoryError(
-      InvalidRequest{.tier = Tier::host, .requested = span.bytes, .reason = no_such_allocation}));
+  return fail(malformed(span.bytes, no_such_allocation()));
 }
 
 Result<void> HostVirtualAllocator::Mechanism::check_range(const AllocationSpan& span,
@@ -231,7 +231,7 @@ MechanismRelease HostVirtualAllocator::Mechanism::release(
     const AllocationSpan& allocation) noexcept {
   auto found = access(allocation);
   if (!found) {
-    return MechanismRelease::unchanged(no_such_allocation);
+    return MechanismRelease::unchanged(no_such_allocation());
   }
   AllocationAccess& live = *found;
   Bytes gone{};
@@ -298,7 +298,7 @@ Result<HostVirtualAllocator::Mechanism::Batches> HostVirtualAllocator::Mechanism
     MEMSTRATA_TRY_VOID(check_range(each.allocation, each.range));
     auto live = look_up(each.allocation);
     if (live == nullptr) {
-      return fail(malformed(each.range.size, no_such_allocation));
+      return fail(malformed(each.range.size, no_such_allocation()));
     }
     Batch& batch = batches[each.allocation.address.value()];
     batch.granules.push_back(outwards(live->start, each.range));
@@ -321,7 +321,7 @@ Result<void> HostVirtualAllocator::Mechanism::commit_batches(Batches& batches, B
   for (auto& [address, batch] : batches) {
     Step step{.live = AllocationAccess(std::move(batch.allocation)), .vacant = {}};
     if (!step.live->reservation) {
-      return fail(malformed(requested, no_such_allocation));
+      return fail(malformed(requested, no_such_allocation()));
     }
     for (const ByteRange& range : batch.granules) {
       const std::vector<ByteRange> vacant = backing_->vacant_runs(*step.live->reservation, range);
@@ -329,10 +329,11 @@ Result<void> HostVirtualAllocator::Mechanism::commit_batches(Batches& batches, B
     }
     steps.push_back(std::move(step));
   }
-  // Undoing is best effort: what the kernel keeps stays committed in the backing's books, and charged.
   const auto decommit = [this](Step* step) noexcept {
     for (const ByteRange& run : step->vacant) {
-      static_cast<void>(backing_->decommit(*step->live->reservation, run));
+      if (const auto gone = backing_->decommit(*step->live->reservation, run); !gone) {
+        continue;  // best effort: what the kernel keeps stays in the backing's books, and charged
+      }
     }
   };
   RollbackLog<Step*, decltype(decommit)> undo(steps.size(), decommit);

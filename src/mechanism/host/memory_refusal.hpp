@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstddef>
 #include <new>
 #include <utility>
 
@@ -15,13 +14,13 @@
 namespace memstrata::host {
 
 /// The answer to a span that is no live allocation of the allocator that is asked.
-inline constexpr char no_such_allocation[] =
-    "no live allocation of this allocator has this address, size and alignment";
+[[nodiscard]] inline ErrorText no_such_allocation() noexcept {
+  return "no live allocation of this allocator has this address, size and alignment";
+}
 
-/// A request of `bytes` that makes no sense, with a literal reason.
-template <std::size_t N>
-[[nodiscard]] MemoryError malformed(Bytes bytes, const char (&reason)[N]) noexcept {
-  return InvalidRequest{.tier = Tier::host, .requested = bytes, .reason = reason};
+/// A request of `bytes` that makes no sense.
+[[nodiscard]] inline MemoryError malformed(Bytes bytes, ErrorText reason) noexcept {
+  return InvalidRequest{.tier = Tier::host, .requested = bytes, .reason = std::move(reason)};
 }
 
 /// The backing's refusal of `bytes` as an allocator reports it: what the budget or the kernel said stays what it

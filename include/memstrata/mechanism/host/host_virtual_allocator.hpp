@@ -24,8 +24,8 @@ namespace memstrata::host {
 /// it, until its handle and every mapping are gone.
 ///
 /// Thread-safe. Calls for one allocation take turns; calls for different allocations only share a short look-up.
-/// The governor may call back, but not into the allocation that it is asked for. Prefix handles may outlive the
-/// allocator; destruction gives back every allocation that is still live.
+/// The governor may call back, but not into the allocation, or the batch of them, that it is asked for. Prefix
+/// handles may outlive the allocator; destruction gives back every allocation that is still live.
 class HostVirtualAllocator final : public DeviceAllocator {
  public:
   /// An allocator over a backing with these options.
