@@ -16,6 +16,7 @@
 #include "memstrata/governance/lease_ledger.hpp"
 #include "memstrata/governance/ledger_governor.hpp"
 #include "memstrata/mechanism/host/host_allocator.hpp"
+#include "memstrata/mechanism/host/host_virtual_allocator.hpp"
 #include "memstrata/mechanism/host/page_backing.hpp"
 #include "memstrata/structure/virtual_buffer.hpp"
 #include "memstrata/structure/virtual_range.hpp"
