@@ -307,14 +307,13 @@ class VirtualBuffer {
 
   [[nodiscard]] Result<void, VirtualBufferError> charge_and_commit(ByteRange range) {
     MEMSTRATA_TRY_VOID(charge_.charge(range.size));
-    const Bytes before = backing_->committed(reservation_);
     if (auto done = backing_->commit(reservation_, range); !done) {
-      const Bytes stranded_before = segments_.committed();
+      const Bytes before = segments_.committed();
       detail::undo_failed_commit(*backing_, reservation_, range, before, [this](ByteRange granule) {
         MEMSTRATA_VERIFY(segments_.make_room(2), "no memory to record what cannot be released");
         segments_.strand(granule, SegmentKind::committed);
       });
-      charge_.refund(range.size - (segments_.committed() - stranded_before));
+      charge_.refund(range.size - (segments_.committed() - before));
       return fail(std::move(done).error());
     }
     return {};

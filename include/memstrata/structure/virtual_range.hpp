@@ -131,12 +131,11 @@ class VirtualRange {
       unmark(ranges);
       return fail(std::move(charged).error());
     }
-    const Bytes before = backing_->committed(reservation_);
     auto done = ranges.size() == 1 ? backing_->commit(reservation_, ranges.front())
                                    : backing_->commit(reservation_, ranges);
     if (!done) {
       unmark(ranges);
-      charge_.refund(total - keep_stuck(ranges, before));
+      charge_.refund(total - keep_stuck(ranges, map_.total()));
       return fail(std::move(done).error());
     }
     return {};
