@@ -156,8 +156,9 @@ std::optional<LineDefect> RecordRules::take_blocks(const TraceRecord& record) {
       if (is_new) {
         nodes_.push_back({.parent = parent, .fill = fill});
       } else if (const Node known = nodes_[index]; known.parent != parent || known.fill != fill) {
-        const LineDefect defect = contradiction(
-            record.blocks[position], position, known, {.parent = parent, .fill = fill});
+        std::optional<LineDefect> defect;
+        defect.emplace(contradiction(
+            record.blocks[position], position, known, {.parent = parent, .fill = fill}));
         forget_down_to(before);
         return defect;
       }

@@ -116,8 +116,8 @@ Result<void, TraceError> TraceReader::State::begin() {
 
 Result<void, TraceError> TraceReader::State::begin_json(const Line& line) {
   pending_ = line;
-  if (line.state == Line::State::too_long) {
-    return {};
+  if (line.state != Line::State::whole) {
+    return {};  // It is bad, whatever it holds.
   }
   const JsonLine first = detail::parse_json_line(line.text, LineKind::record, trace_largest_number);
   if (!first.is_header) {
@@ -126,11 +126,7 @@ Result<void, TraceError> TraceReader::State::begin_json(const Line& line) {
     return {};
   }
   format_ = TraceFormat::memstrata;
-  auto defect = detail::line_defect(line, options_.max_line);
-  if (!defect) {
-    defect = take_header(first);
-  }
-  if (defect) {
+  if (auto defect = take_header(first)) {
     return fail(TraceError(detail::at_place(*std::move(defect), lines_.place())));
   }
   pending_.reset();
