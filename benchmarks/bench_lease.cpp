@@ -19,6 +19,7 @@
 #include "memstrata/governance/ledger_governor.hpp"
 #include "support/paired_rounds.hpp"
 #include "support/run_together.hpp"
+#include "support/targets.hpp"
 
 namespace memstrata::bench {
 namespace {
@@ -107,10 +108,6 @@ std::vector<Side> sides_over(std::vector<LonelyWord>& words,
           in_threads("two threads, one tier", {lease_of(Tier::device), lease_of(Tier::device)}),
           in_threads("grow + shrink", {[&grown] { return grow_and_shrink(grown); }}),
           in_threads("refusal", {[&governor] { return refusal(governor); }})};
-}
-
-Target at_most(double ratio) {
-  return {.bound = Target::Bound::at_most, .ratio = ratio};
 }
 
 }  // namespace
