@@ -18,5 +18,8 @@
 #include "memstrata/mechanism/host/host_allocator.hpp"
 #include "memstrata/mechanism/host/host_virtual_allocator.hpp"
 #include "memstrata/mechanism/host/page_backing.hpp"
+#include "memstrata/structure/fragmentation.hpp"
+#include "memstrata/structure/shareability.hpp"
+#include "memstrata/structure/shared_prefix_pair.hpp"
 #include "memstrata/structure/virtual_buffer.hpp"
 #include "memstrata/structure/virtual_range.hpp"

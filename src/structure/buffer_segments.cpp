@@ -186,8 +186,10 @@ Bytes& BufferSegments::total(SegmentKind kind) noexcept {
 
 std::size_t BufferSegments::live_index_of(Bytes offset) const noexcept {
   const auto all = live();
-  const auto after = std::ranges::upper_bound(
-      all, offset, {}, [](const BufferSegment& s) { return s.range.offset; });
+  const auto after = std::upper_bound(
+      all.begin(), all.end(), offset, [](Bytes wanted, const BufferSegment& segment) {
+        return wanted < segment.range.offset;
+      });
   MEMSTRATA_VERIFY(after != all.begin(), "no live segment there", offset.value, end_.value);
   return static_cast<std::size_t>(std::distance(all.begin(), after)) - 1;
 }
