@@ -11,6 +11,7 @@
 #include "frontend/replay/kv_store.hpp"
 #include "frontend/replay/replay_input.hpp"
 #include "frontend/replay/workbench.hpp"
+#include "memstrata/contract/memory_governor.hpp"
 #include "memstrata/core/bytes.hpp"
 #include "memstrata/core/error/replay_error.hpp"
 #include "memstrata/core/result.hpp"
@@ -39,8 +40,10 @@ class RealExecutor final : public ReplayExecutor {
   [[nodiscard]] Result<void, ReplayError> end() override;
   [[nodiscard]] ExecutionFigures figures() override;
 
-  /// Bytes leased now.
-  [[nodiscard]] Bytes leased() noexcept { return bench_.note_leased(); }
+  /// The budget of the run; it may outlive the executor.
+  [[nodiscard]] const std::shared_ptr<MemoryGovernor>& governor() const noexcept {
+    return bench_.governor();
+  }
 
  private:
   RealExecutor(const ReplayInput& input,
