@@ -9,7 +9,7 @@ import subprocess
 
 from tool_case import SIM, SMALL_TRACE, ToolCase, main
 
-VOID = {"meta", "link", "br", "rect"}
+VOID = {"meta", "link"}
 
 
 class Outline(html.parser.HTMLParser):
@@ -26,6 +26,9 @@ class Outline(html.parser.HTMLParser):
         self.tags.append((tag, dict(attrs)))
         if tag not in VOID:
             self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
 
     def handle_endtag(self, tag):
         if not self.open or self.open.pop() != tag:

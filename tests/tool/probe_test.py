@@ -4,8 +4,9 @@
 import json
 import os
 import resource
+import subprocess
 
-from tool_case import ToolCase, main
+from tool_case import TOOL, ToolCase, main
 
 
 class Probe(ToolCase):
@@ -98,10 +99,6 @@ class Bench(ToolCase):
         self.assertEqual(done.returncode, 1 if is_missed else 0)
 
     def run_tool_any(self, *arguments):
-        import subprocess
-
-        from tool_case import TOOL
-
         return subprocess.run([TOOL, *arguments], capture_output=True, text=True, cwd=self.folder, check=False)
 
     def test_damaged_recording_exits_with_2_and_names_the_line(self):

@@ -45,6 +45,7 @@ class ToolCase(unittest.TestCase):
             input=stdin,
             capture_output=True,
             text=True,
+            errors="surrogateescape",
             cwd=self.folder,
             timeout=timeout,
             check=False,

@@ -95,7 +95,7 @@ int run_bench(Arguments arguments, std::ostream& out, std::ostream& err) {
   app.add_flag("--list", request.is_list, "name the groups and run nothing");
   app.add_option("--rounds", request.rounds, "paired rounds per measure")
       ->type_name("N")
-      ->check(CLI::Range(1, 100'000))
+      ->check(whole_number(1, 100'000))
       ->capture_default_str();
   app.add_flag("--check", request.is_check, "exit with 1 if a target is not met");
   app.add_option("--json", request.json, json_text)->type_name("FILE|-");

@@ -22,7 +22,7 @@ ProbeReport take_probe(bool is_measured, std::ostream& err) {
   report.limits = host::read_host_limits();
   report.budgets = read_budgets();
   if (is_measured) {
-    Progress progress(err, "measuring, step");
+    Progress progress(err, "measuring");
     progress.update(1, 2);
     report.bandwidth = measure_bandwidth(Bytes{report.limits.room().value().value_or(0)});
     progress.update(2, 2);

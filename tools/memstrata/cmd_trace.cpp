@@ -171,7 +171,10 @@ void add_synth(CLI::App& app, SynthOptions& options) {
       "synth", "Makes a synthetic trace; equal options give equal traces on every machine");
   TraceSynthOptions& model = options.model;
   const auto number = [sub](const char* name, std::uint64_t& value, const char* text) {
-    sub->add_option(name, value, text)->type_name("N")->capture_default_str();
+    sub->add_option(name, value, text)
+        ->type_name("N")
+        ->check(whole_number(0))
+        ->capture_default_str();
   };
   number("--seed", model.seed, "seed of the generator");
   number("--sessions", model.sessions, "sessions, before --scale");
@@ -192,9 +195,10 @@ void add_info(CLI::App& app, InfoOptions& options) {
       "FILE", options.trace, "the trace; '-' reads standard input; default: the sample");
   sub->add_option("--requests", options.requests, "take only the first N records")
       ->type_name("N")
-      ->check(CLI::PositiveNumber);
+      ->check(whole_number(1));
   sub->add_option("--hit-curve", options.hit_curve, "cache sizes in blocks")
       ->type_name("N,N,...")
+      ->check(whole_number(0))
       ->delimiter(',')
       ->allow_extra_args(false);
   sub->add_option("--json",

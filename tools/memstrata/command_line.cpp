@@ -1,13 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "command_line.hpp"
 
+#include <fmt/core.h>
+#include <fmt/format.h>
+
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <charconv>
+#include <cstdint>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <ostream>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -58,6 +65,21 @@ std::optional<int> parse(CLI::App& app, Arguments arguments, std::ostream& out, 
     err << name << ": " << wrong.what() << "\nRun '" << name << " --help' for the options.\n";
     return exit_usage;
   }
+}
+
+CLI::Validator whole_number(std::uint64_t least, std::uint64_t most) {
+  const auto check = [least, most](const std::string& text) -> std::string {
+    std::uint64_t value = 0;
+    const char* const end = text.data() + text.size();
+    const auto [stop, error] = std::from_chars(text.data(), end, value);
+    if (error == std::errc{} && stop == end && value >= least && value <= most) {
+      return {};
+    }
+    return most == std::numeric_limits<std::uint64_t>::max()
+               ? fmt::format("'{}' is no whole number from {} upward", text, least)
+               : fmt::format("'{}' is no whole number from {} to {}", text, least, most);
+  };
+  return CLI::Validator(check, "");
 }
 
 int report_failure(std::ostream& err,

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <cstdint>
 #include <iosfwd>
+#include <limits>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -20,6 +22,11 @@ void prepare(CLI::App& app, const std::string& full_name);
                                        Arguments arguments,
                                        std::ostream& out,
                                        std::ostream& err);
+
+/// Accepts digits alone that make a number from `least` to `most`; refuses a sign, a fraction and a unit.
+[[nodiscard]] CLI::Validator whole_number(
+    std::uint64_t least,
+    std::uint64_t most = std::numeric_limits<std::uint64_t>::max());
 
 /// Writes "memstrata COMMAND: MESSAGE" to `err` and returns `code`.
 int report_failure(std::ostream& err, std::string_view command, std::string_view message, int code);

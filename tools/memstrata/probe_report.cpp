@@ -290,9 +290,15 @@ Json bandwidth_json(const std::optional<Bandwidth>& bandwidth) {
 }  // namespace
 
 Budgets read_budgets() {
-  const auto backing = host::PageBacking::create();
+  auto backing = host::PageBacking::create();
   if (!backing) {
     return {.mappings = {}, .descriptors = {}, .failure = backing.error().message()};
+  }
+  // The limit of descriptors is raised, and so known, when the first prefix is made.
+  if (const auto first = backing->create_prefix(backing->granularity()); !first) {
+    return {.mappings = backing->mapping_usage(),
+            .descriptors = {},
+            .failure = first.error().message()};
   }
   return {.mappings = backing->mapping_usage(),
           .descriptors = backing->descriptor_usage(),

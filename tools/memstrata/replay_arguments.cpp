@@ -2,14 +2,19 @@
 #include "replay_arguments.hpp"
 
 #include <CLI/CLI.hpp>
+#include <cstdint>
 #include <set>
 #include <string>
 
+#include "command_line.hpp"
 #include "memstrata/frontend/replay/geometry.hpp"
 #include "memstrata/frontend/replay/replay_options.hpp"
 
 namespace memstrata::tool {
 namespace {
+
+/// Geometry figures above this are absurd.
+constexpr std::uint64_t largest_figure = 1ULL << 31;
 
 std::set<std::string> policy_names() {
   std::set<std::string> names{"all"};
@@ -36,7 +41,7 @@ void add_trace_options(CLI::App& app, ReplayArguments& arguments) {
       ->group("Trace");
   app.add_option("--requests", arguments.requests, "take only the first N records")
       ->type_name("N")
-      ->check(CLI::PositiveNumber)
+      ->check(whole_number(1))
       ->group("Trace");
   app.add_flag("--skip-bad",
                arguments.skip_bad,
@@ -45,6 +50,7 @@ void add_trace_options(CLI::App& app, ReplayArguments& arguments) {
   app.add_option(
          "--hit-curve", arguments.hit_curve, "cache sizes, in blocks, for the trace analysis")
       ->type_name("N,N,...")
+      ->check(whole_number(0))
       ->delimiter(',')
       ->allow_extra_args(false)
       ->group("Trace");
@@ -58,7 +64,11 @@ void add_model_options(CLI::App& app, ReplayArguments& arguments) {
           ->default_str(default_model)
           ->group(group);
   const auto figure = [&](const char* name, auto& value, const char* text) {
-    app.add_option(name, value, text)->type_name("N")->excludes(model)->group(group);
+    app.add_option(name, value, text)
+        ->type_name("N")
+        ->check(whole_number(0, largest_figure))
+        ->excludes(model)
+        ->group(group);
   };
   figure("--layers", arguments.layers, "layers, instead of a model's name");
   figure("--kv-heads", arguments.kv_heads, "heads of K and V");
@@ -112,10 +122,11 @@ void add_memory_options(CLI::App& app, ReplayArguments& arguments) {
                  arguments.context,
                  "tokens of a reserve-max slot; default: the largest request of the selection")
       ->type_name("N")
-      ->check(CLI::PositiveNumber)
+      ->check(whole_number(1))
       ->group(group);
   app.add_option("--cache-blocks", arguments.cache_blocks, "keep at most N idle blocks")
       ->type_name("N")
+      ->check(whole_number(0))
       ->group(group);
   app.add_option("--find-limit",
                  arguments.find_limit,
@@ -133,7 +144,7 @@ void add_run_options(CLI::App& app, ReplayArguments& arguments) {
       ->group("Speed");
   app.add_option("--decode-tps", arguments.decode_tps, "generated tokens per second and request")
       ->type_name("N")
-      ->check(CLI::PositiveNumber)
+      ->check(whole_number(1))
       ->capture_default_str()
       ->group("Speed");
   app.add_flag("--verify",
@@ -144,10 +155,11 @@ void add_run_options(CLI::App& app, ReplayArguments& arguments) {
                  arguments.corrupt,
                  "flip one bit after the N-th write; the check must find it (implies --verify)")
       ->type_name("N")
-      ->check(CLI::PositiveNumber)
+      ->check(whole_number(1))
       ->group("Check");
   app.add_option("--seed", arguments.seed, "seed of the pattern that is written")
       ->type_name("N")
+      ->check(whole_number(0))
       ->capture_default_str()
       ->group("Check");
 }

@@ -45,17 +45,29 @@ std::optional<std::uint64_t> parse_number(std::string_view text) {
   return value;
 }
 
+/// The number of bytes that `text` states with its unit; nothing if it states none.
+std::optional<std::uint64_t> bytes_stated(const std::string& text) {
+  std::string number = text;
+  try {
+    // Binary units are powers of 1024, decimal ones of 1000; the library throws on what it cannot read.
+    if (!CLI::AsSizeValue(true)(number).empty()) {
+      return std::nullopt;
+    }
+  } catch (const CLI::Error&) {
+    return std::nullopt;
+  }
+  return parse_number(number);
+}
+
 /// "64KiB", "6GiB", "80GB" or a number of bytes.
 Checked<Bytes> parse_size(const char* option, const std::string& text) {
-  std::string number = text;
-  const std::string complaint = CLI::AsSizeValue(true)(number);
-  const auto value = complaint.empty() ? parse_number(number) : std::nullopt;
+  const auto value = bytes_stated(text);
   if (!value || *value == 0) {
-    return wrong(
-        fmt::format("{}: '{}' is no size; write a whole number above 0 with a unit, like 64KiB, "
-                    "6GiB or 1536MiB",
-                    option,
-                    text));
+    return wrong(fmt::format(
+        "{}: '{}' is no size; write a whole number above 0 with a unit, like 64KiB, 6GiB or "
+        "1536MiB",
+        option,
+        text));
   }
   return Bytes{*value};
 }

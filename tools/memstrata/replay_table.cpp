@@ -64,19 +64,21 @@ class Rows {
         [&](const PolicyResult& result) { return format_seconds(in_seconds(figure(result))); });
   }
 
-  void op(const char* name, OpTimes ReplayOps::* kind) {
-    row(name, [kind](const PolicyResult& result) -> std::string {
-      const OpTimes& times = result.op_ns.*kind;
-      if (times.calls == 0) {
-        return "-";
-      }
-      return fmt::format("{} / {}",
-                         format_nanoseconds(static_cast<double>(times.p50_ns)),
-                         format_nanoseconds(static_cast<double>(times.p99_ns)));
-    });
+  void op(const std::string& name, OpTimes ReplayOps::* kind) {
+    percentile(name + " p50", kind, &OpTimes::p50_ns);
+    percentile(name + " p99", kind, &OpTimes::p99_ns);
   }
 
  private:
+  void percentile(const std::string& name,
+                  OpTimes ReplayOps::* kind,
+                  std::uint64_t OpTimes::* figure) {
+    row(name.c_str(), [kind, figure](const PolicyResult& result) -> std::string {
+      const OpTimes& times = result.op_ns.*kind;
+      return times.calls == 0 ? "-" : format_nanoseconds(static_cast<double>(times.*figure));
+    });
+  }
+
   Table& table_;
   const Results& results_;
 };
@@ -124,7 +126,7 @@ void add_prefix(Rows& rows) {
 }
 
 void add_costs(Rows& rows) {
-  rows.group("Cost of a call, p50 / p99");
+  rows.group("Cost of a call");
   rows.op("reserve", &ReplayOps::reserve);
   rows.op("commit", &ReplayOps::commit);
   rows.op("grow", &ReplayOps::grow);
