@@ -109,6 +109,18 @@ TEST(HostSharedMapping, TheWindowIsGoneOnceThePrefixIsSealed) {
   EXPECT_TRUE((*prefix)->address().is_null());
 }
 
+TEST(HostSharedMapping, ASecondSealSaysThatItIsTheSecond) {
+  AllocatorRig rig;
+  const Shared prefix = sealed(rig, 1, 0x01);
+  ASSERT_NE(prefix, nullptr);
+
+  const auto refused = prefix->seal();
+
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_NE(refused.error().message().find("sealed already"), std::string::npos)
+      << refused.error().message();
+}
+
 TEST(HostSharedMapping, APrefixIsChargedOnceHoweverManyUseIt) {
   TwoReaders readers;
 

@@ -198,6 +198,7 @@ TEST(HostVirtualAllocatorCommit, OurOwnBudgetOfMappingsNamesTheSetting) {
   ASSERT_FALSE(refused.has_value());
   EXPECT_NE(refused.error().error.message().find("max_map_count"), std::string::npos)
       << refused.error().error.message();
+  EXPECT_TRUE(std::holds_alternative<AllocationFailed>(refused.error().error.kind));
   const auto* below = refused.error().error.cause.target<VirtualMemoryError>();
   ASSERT_NE(below, nullptr);
   EXPECT_TRUE(std::holds_alternative<MappingBudget>(below->kind));
