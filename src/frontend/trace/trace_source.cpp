@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstdio>
+#include <ios>
 #include <istream>
 #include <memory>
 #include <new>

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdint>
 #include <exception>
+#include <ios>
 #include <iterator>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -88,14 +89,14 @@ Result<std::string, LineDefect> TraceWriter::State::header_line() const {
         .expected = ErrorText::copy(fmt::format("at most {} bytes", detail::longest_text)),
         .found = ErrorText::copy(fmt::format("{} bytes", header_.made_by.size()))});
   }
-  return fmt::format(
-      "{{\"memstrata_trace\":{},\"time_unit\":\"{}\",\"block_tokens\":{},\"synthetic\":{},"
-      "\"made_by\":{}}}\n",
-      trace_version,
-      to_string(header_.unit),
-      trace_block_tokens,
-      header_.synthetic,
-      *made_by);
+  return fmt::format(R"({{"memstrata_trace":{},"time_unit":"{}","block_tokens":{},"synthetic":{},)"
+                     R"("made_by":{}}})"
+                     "\n",
+                     trace_version,
+                     to_string(header_.unit),
+                     trace_block_tokens,
+                     header_.synthetic,
+                     *made_by);
 }
 
 Result<std::string, LineDefect> TraceWriter::State::line_of(const TraceRecord& record) {
@@ -123,18 +124,18 @@ Result<std::string, LineDefect> TraceWriter::State::line_of(const TraceRecord& r
   }
   TraceRecord counted = record;
   MEMSTRATA_TRY_VOID(rules_.accept(record.arrival.count(), counted));
-  std::string line = fmt::format("{{\"timestamp\":{},\"input_length\":{},\"output_length\":{}",
+  std::string line = fmt::format(R"({{"timestamp":{},"input_length":{},"output_length":{})",
                                  counted.arrival.count() / unit,
                                  record.input_tokens,
                                  record.output_tokens);
   if (!record.blocks.empty()) {
-    fmt::format_to(std::back_inserter(line), ",\"hash_ids\":[{}]", fmt::join(record.blocks, ","));
+    fmt::format_to(std::back_inserter(line), R"(,"hash_ids":[{}])", fmt::join(record.blocks, ","));
   }
   if (!record.tenant.empty()) {
-    fmt::format_to(std::back_inserter(line), ",\"tenant\":{}", *tenant);
+    fmt::format_to(std::back_inserter(line), R"(,"tenant":{})", *tenant);
   }
   if (!record.session.empty()) {
-    fmt::format_to(std::back_inserter(line), ",\"session\":{}", *session);
+    fmt::format_to(std::back_inserter(line), R"(,"session":{})", *session);
   }
   line += "}\n";
   return line;
