@@ -17,15 +17,15 @@ namespace {
 [[nodiscard]] Result<void, VirtualMemoryError> check_aligned(const char* what,
                                                              Bytes value,
                                                              Bytes granule) noexcept {
+  if (is_whole_granules(value, granule)) {
+    return {};
+  }
   const auto rounded = align_up(value, granule);
   if (!rounded) {
     return fail(too_large(what, value, granule));
   }
-  if (*rounded != value) {
-    return fail(VirtualMemoryError(
-        Misaligned{.what = what, .value = value, .granularity = granule, .rounded = *rounded}));
-  }
-  return {};
+  return fail(VirtualMemoryError(
+      Misaligned{.what = what, .value = value, .granularity = granule, .rounded = *rounded}));
 }
 
 [[nodiscard]] Result<void, VirtualMemoryError> check_size(const char* what,

@@ -7,6 +7,20 @@
 
 namespace memstrata {
 
+/// Whether `value` is a whole number of granules (above zero). Granules are powers of two nearly always, and then
+/// this takes no division, which would cost as much as the rest of a check.
+[[nodiscard]] constexpr bool is_whole_granules(Bytes value, Bytes granule) noexcept {
+  return is_power_of_two(granule.value) ? (value.value & (granule.value - 1)) == 0
+                                        : value.value % granule.value == 0;
+}
+
+/// `value` rounded up to whole granules, for a value whose rounded one is known to fit.
+[[nodiscard]] constexpr Bytes whole_granules(Bytes value, Bytes granule) noexcept {
+  return is_power_of_two(granule.value)
+             ? Bytes{(value.value + granule.value - 1) & ~(granule.value - 1)}
+             : align_up(value, granule).value_or(value);
+}
+
 /// Whether `length` can be reserved: a whole number of granules above zero.
 /// Errors: Misaligned with the next legal length; TooLarge if there is none.
 [[nodiscard]] Result<void, VirtualMemoryError> check_reservation_length(Bytes length,

@@ -279,8 +279,8 @@ class VirtualBuffer {
     }
     MEMSTRATA_TRY_VOID(release_stranded());
     const Bytes from = segments_.end();
-    // Cannot wrap: `bytes` is at most the capacity, which is a whole number of granules.
-    const Bytes needed = *align_up(bytes, granule_);
+    // Fits: `bytes` is at most the capacity, which is a whole number of granules.
+    const Bytes needed = whole_granules(bytes, granule_);
     MEMSTRATA_TRY_VOID(make_room(2, needed - from));
     Bytes end = commit_ahead_of(from, needed);
     if (end == from) {
@@ -290,13 +290,16 @@ class VirtualBuffer {
     }
     segments_.append(end - from, SegmentKind::committed);
     length_ = bytes;
-    find_ready_end();
+    ready_end_ = end;
     return {};
   }
 
   /// Commits from `from` to beyond `needed`, as the option asks, and returns the new end; `from` if there is
   /// nothing to commit ahead or no memory for it.
   [[nodiscard]] Bytes commit_ahead_of(Bytes from, Bytes needed) {
+    if (commit_ahead_ == Bytes{}) {
+      return from;
+    }
     const Bytes wished = align_up(saturating_add(needed, commit_ahead_), granule_).value_or(needed);
     const Bytes end = std::min(wished, capacity_);
     if (end <= needed || !charge_and_commit({.offset = from, .size = end - from})) {
@@ -323,7 +326,7 @@ class VirtualBuffer {
   [[nodiscard]] Result<void, VirtualBufferError> cut_to(Bytes bytes) {
     MEMSTRATA_TRY_VOID(make_room(1, bytes));
     length_ = bytes;
-    segments_.strand_from(*align_up(bytes, granule_));
+    segments_.strand_from(whole_granules(bytes, granule_));
     find_ready_end();
     return release_stranded();
   }
@@ -399,7 +402,7 @@ class VirtualBuffer {
   /// How far the length may be raised without a call: never into the rest of a shared granule.
   void find_ready_end() noexcept {
     const bool ends_in_shared =
-        !is_multiple(length_, granule_) && segments_.kind_at(length_) == SegmentKind::shared;
+        !is_whole_granules(length_, granule_) && segments_.kind_at(length_) == SegmentKind::shared;
     ready_end_ = ends_in_shared ? length_ : segments_.end();
   }
 

@@ -128,5 +128,16 @@ TEST(RangeChecks, AnUnalignedRangeInsideIsInside) {
   EXPECT_FALSE(check_inside({.offset = Bytes::max(), .size = 3_B}, 3_B).has_value());
 }
 
+TEST(RangeChecks, GranulesNeedNotBePowersOfTwo) {
+  EXPECT_TRUE(is_whole_granules(36_KiB, 12_KiB));
+  EXPECT_FALSE(is_whole_granules(32_KiB, 12_KiB));
+  EXPECT_TRUE(is_whole_granules(32_KiB, 16_KiB));
+  EXPECT_FALSE(is_whole_granules(36_KiB, 16_KiB));
+  EXPECT_EQ(whole_granules(25_KiB, 12_KiB), 36_KiB);
+  EXPECT_EQ(whole_granules(25_KiB, 16_KiB), 32_KiB);
+  EXPECT_EQ(whole_granules(48_KiB, 16_KiB), 48_KiB);
+  EXPECT_EQ(whole_granules(Bytes{}, 16_KiB), Bytes{});
+}
+
 }  // namespace
 }  // namespace memstrata

@@ -123,6 +123,19 @@ TEST(VirtualBufferGrow, EachStepIsOneLeaseAndOneCallForTheNewGranulesOnly) {
   EXPECT_EQ(buffer.leased(), rig.granule() * 7);
 }
 
+TEST(VirtualBufferGrow, AGranuleThatIsNoPowerOfTwoServesAsWell) {
+  const SimRig rig(256_MiB, {.granule = 12_KiB});
+  auto buffer = rig.buffer(100_KiB, 1_B);
+  EXPECT_EQ(buffer.capacity(), 108_KiB);
+
+  ASSERT_TRUE(buffer.grow_to(30_KiB).has_value());
+  EXPECT_EQ(buffer.committed(), 48_KiB);
+  ASSERT_TRUE(buffer.shrink_to(13_KiB).has_value());
+
+  EXPECT_EQ(buffer.committed(), 24_KiB);
+  EXPECT_TRUE(buffer.validate());
+}
+
 // B-107
 TEST(VirtualBufferGrow, BeyondTheCapacityIsRefusedWithTheRemedy) {
   const SimRig rig;
