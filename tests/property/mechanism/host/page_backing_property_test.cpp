@@ -277,8 +277,8 @@ class World {
 
 void run(bool tail, bool populate) {
   const bool soak = std::getenv("MEMSTRATA_SOAK") != nullptr;
-  const std::uint32_t seeds = soak ? 60 : 3;
-  const std::uint32_t steps = soak ? 3000 : 700;
+  const std::uint32_t seeds = soak ? 60 : 2;
+  const std::uint32_t steps = soak ? 3000 : 500;
   for (std::uint32_t seed = 1; seed <= seeds; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     World world(seed, tail, populate);
