@@ -16,7 +16,6 @@
 #include <string_view>
 #include <unordered_map>
 #include <utility>
-#include <variant>
 #include <vector>
 
 #include "frontend/trace/json_line.hpp"
@@ -92,7 +91,7 @@ class BlockNumbers {
   std::vector<std::uint64_t> words_;
 };
 
-LineDefect wrong_count(ErrorText field, std::string expected, std::string found) {
+LineDefect wrong_count(ErrorText field, std::string_view expected, std::string_view found) {
   return {.defect = TraceDefect::wrong_block_count,
           .field = std::move(field),
           .expected = ErrorText::copy(expected),

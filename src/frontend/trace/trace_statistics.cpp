@@ -11,7 +11,6 @@
 #include <numeric>
 #include <span>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "frontend/trace/block_index.hpp"
