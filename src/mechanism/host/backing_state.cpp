@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "mechanism/host/prefix_record.hpp"
+#include "mechanism/host/record_list.hpp"
 #include "mechanism/host/reservation_record.hpp"
 #include "memstrata/core/bytes.hpp"
 #include "memstrata/core/error/error_text.hpp"
@@ -20,6 +21,7 @@
 #include "memstrata/core/mutex.hpp"
 #include "memstrata/core/result.hpp"
 #include "memstrata/mechanism/host/page_backing.hpp"
+#include "memstrata/mechanism/host/shared_prefix.hpp"
 #include "memstrata/mechanism/host/system_calls.hpp"
 
 namespace memstrata::host::detail {
@@ -94,7 +96,7 @@ BackingState::BackingState(PageBackingOptions options, std::optional<std::uint64
 Result<void, VirtualMemoryError> BackingState::take_mappings(std::uint64_t extra) noexcept {
   if (!process_mappings().try_add(extra, mapping_limit_)) {
     return fail(MappingBudget{.used = process_mappings().used() + extra,
-                              .limit = *mapping_limit_,
+                              .limit = mapping_limit_.value_or(0),
                               .setting = "vm.max_map_count"});
   }
   return {};
