@@ -96,7 +96,7 @@ void RealExecutor::check(const Sequence& sequence) {
 
 Result<void, ReplayError> RealExecutor::preempt(std::uint64_t request) {
   const auto found = sequences_.find(request);
-  bench_.lost_request(request);
+  bench_.lost_request(request, holding_.shares());
   MEMSTRATA_TRY_VOID(outcome("preemption", found->second, store_->drop(found->second)));
   sequences_.erase(found);
   return {};

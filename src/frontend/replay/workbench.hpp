@@ -115,8 +115,9 @@ class Workbench {
                      std::uint64_t last,
                      const std::byte* ring);
 
-  /// Private bytes of a request, or a block, are gone unread; a bit planted there is planted again.
-  void lost_request(std::uint64_t request) noexcept;
+  /// A request's own bytes are gone unread, and its prompt blocks with them if they are not shared; or a block is
+  /// gone. A bit that was planted there is planted again.
+  void lost_request(std::uint64_t request, bool blocks_stay) noexcept;
   void lost_block(BlockIndex block) noexcept;
 
   [[nodiscard]] Bytes full_token() const noexcept { return full_token_; }

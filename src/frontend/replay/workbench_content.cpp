@@ -173,9 +173,9 @@ void Workbench::found(const Sequence& sequence,
   }
 }
 
-void Workbench::lost_request(std::uint64_t request) noexcept {
-  if (corruption_.state == Corruption::State::planted && !corruption_.block &&
-      corruption_.request == request) {
+void Workbench::lost_request(std::uint64_t request, bool blocks_stay) noexcept {
+  const bool stays = blocks_stay && corruption_.block.has_value();
+  if (corruption_.state == Corruption::State::planted && corruption_.request == request && !stays) {
     corruption_.state = Corruption::State::waiting;
   }
 }

@@ -12,6 +12,7 @@
 #include "frontend/replay/replay_run.hpp"
 #include "memstrata/core/error/replay_error.hpp"
 #include "memstrata/core/error/virtual_buffer_error.hpp"
+#include "memstrata/mechanism/host/system_calls.hpp"
 #include "real_rig.hpp"
 #include "support/breaking_system_calls.hpp"
 #include "support/process_view.hpp"
@@ -45,7 +46,7 @@ struct FaultyRun {
 };
 
 // A call that is refused is a typed error of the run or is made good by the library; in both cases every byte is given
-// back to the budget, and no descriptor is left.
+// back to the budget, and no descriptor is left. Closing is left out: a descriptor whose `close` is refused stays open.
 TEST(RealReplayFaults, LoseNothingWhicheverCallIsRefused) {
   for (const ReplayPolicy policy : {ReplayPolicy::virtual_memory,
                                     ReplayPolicy::paged,
@@ -53,10 +54,13 @@ TEST(RealReplayFaults, LoseNothingWhicheverCallIsRefused) {
                                     ReplayPolicy::reserve_max}) {
     FaultyRun sound(policy);
     ASSERT_TRUE(sound.run().has_value());
-    const std::size_t all = sound.calls->calls().size();
+    const std::vector<host::SystemCall> all = sound.calls->calls();
     const std::size_t descriptors = open_descriptors();
     std::size_t refused = 0;
-    for (std::size_t number = 1; number <= all; number += 1 + number / 40) {
+    for (std::size_t number = 1; number <= all.size(); number += 1 + number / 40) {
+      if (all[number - 1].kind == host::SystemCallKind::close_file) {
+        continue;
+      }
       FaultyRun faulty(policy);
       faulty.calls->break_nth(number, Breakage::before);
       const auto result = faulty.run();
@@ -73,7 +77,7 @@ TEST(RealReplayFaults, LoseNothingWhicheverCallIsRefused) {
       }
       ASSERT_EQ(open_descriptors(), descriptors) << number;
     }
-    EXPECT_GT(refused, 3U) << to_string(policy);
+    EXPECT_GE(refused, 3U) << to_string(policy);
   }
 }
 
