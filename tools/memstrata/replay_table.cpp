@@ -227,7 +227,7 @@ std::vector<std::pair<std::string, std::string>> facts_of(const ReplayOutcome& o
                        format_count(statistics.output_tokens))},
           {"model", geometry_text(options.geometry)},
           {"backing", options.backing == ReplayBacking::real ? "real memory" : "simulation"},
-          {"limit", "host " + limit},
+          {"limit of the host tier", limit},
           {"granule", format_bytes(options.granule)},
           {"layout", std::string(to_string(KvLayout::token_major))},
           {"speed", speed_text(options)},
@@ -253,7 +253,7 @@ std::string limit_sentence(const ReplayOutcome& outcome) {
 void print_replay(const ReplayOutcome& outcome, std::ostream& out) {
   const std::size_t width = terminal_behind(out).columns;
   for (const auto& [label, value] : facts_of(outcome)) {
-    out << fmt::format("{:<18} {}\n", label, value);
+    out << fmt::format("{:<23} {}\n", label, value);
   }
   out << "\n" << comparison_table(outcome).to_text(width);
   if (const std::string sentence = limit_sentence(outcome); !sentence.empty()) {

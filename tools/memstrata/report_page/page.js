@@ -45,7 +45,7 @@
   // ---- ticks: round steps, binary for bytes -------------------------------------------------------------
   const round_step = (span, wanted, base) => {
     const rough = span / wanted;
-    if (base === 2) return 2 ** Math.ceil(Math.log2(Math.max(rough, 1)));
+    if (base === 2) return 2 ** Math.max(0, Math.round(Math.log2(rough)));
     const power = 10 ** Math.floor(Math.log10(rough));
     return [1, 2, 5, 10].map((step) => step * power).find((step) => step >= rough);
   };
