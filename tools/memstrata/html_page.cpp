@@ -44,7 +44,7 @@ std::string table_html(const Table& table) {
   html += "</tr></thead>\n<tbody>\n";
   for (const auto& [cells, is_group] : table.rows()) {
     if (is_group) {
-      html += "<tr class=\"group\"><th scope=\"rowgroup\" colspan=\"" +
+      html += R"(<tr class="group"><th scope="rowgroup" colspan=")" +
               std::to_string(table.columns().size()) + "\">" + escape_html(cells.front()) +
               "</th></tr>\n";
       continue;
@@ -135,7 +135,7 @@ std::string render_page(const HtmlPage& page) {
   html += notes_html(page);
   html += "<footer>" + escape_html(page.footer) + "</footer>\n</main>\n";
   html +=
-      "<script type=\"application/json\" id=\"data\">" + script_data(page.charts) + "</script>\n";
+      R"(<script type="application/json" id="data">)" + script_data(page.charts) + "</script>\n";
   html += "<script>\n";
   html += page_script;
   html += "</script>\n</body>\n</html>\n";

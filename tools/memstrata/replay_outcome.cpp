@@ -150,6 +150,7 @@ bool is_answered(const LimitFound& found) noexcept {
 
 std::vector<const PolicyResult*> ReplayOutcome::results() const {
   std::vector<const PolicyResult*> all;
+  all.reserve(report.policies.size() + limits.size());
   for (const PolicyResult& result : report.policies) {
     all.push_back(&result);
   }

@@ -11,6 +11,8 @@
 #include <string>
 #include <string_view>
 
+#include "memstrata/core/bytes.hpp"
+
 namespace memstrata::tool {
 namespace {
 
