@@ -18,6 +18,7 @@
 #include "memstrata/frontend/replay/geometry.hpp"
 #include "memstrata/frontend/replay/replay_options.hpp"
 #include "memstrata/frontend/replay/replay_report.hpp"
+#include "memstrata/frontend/trace/trace_format.hpp"
 #include "replay_outcome.hpp"
 #include "table.hpp"
 #include "terminal.hpp"
