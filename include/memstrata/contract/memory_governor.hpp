@@ -60,7 +60,7 @@ class MemoryLease {
     if (raw != nullptr) {
       raw->retain(tier);
     }
-    return MemoryLease(raw, std::move(books), tier, bytes, role, holder);
+    return {raw, std::move(books), tier, bytes, role, holder};
   }
 
   /// Wraps `bytes` that were claimed from books that count their leases; `retain` was called for this lease.
@@ -69,7 +69,7 @@ class MemoryLease {
                                                   MemoryRole role,
                                                   HolderId holder,
                                                   LeaseAccounting& books) noexcept {
-    return MemoryLease(&books, nullptr, tier, bytes, role, holder);
+    return {&books, nullptr, tier, bytes, role, holder};
   }
 
   MemoryLease(MemoryLease&& other) noexcept

@@ -159,12 +159,12 @@ class MechanismRelease {
 class ReleaseOutcome {
  public:
   [[nodiscard]] static ReleaseOutcome released(ReleaseAccounting accounting) noexcept {
-    return ReleaseOutcome(accounting, std::nullopt);
+    return {accounting, std::nullopt};
   }
 
   [[nodiscard]] static ReleaseOutcome retained(ReleaseAccounting accounting,
                                                ResidualOwnership residual) noexcept {
-    return ReleaseOutcome(accounting, residual);
+    return {accounting, residual};
   }
 
   [[nodiscard]] AllocationReleaseState state() const noexcept {

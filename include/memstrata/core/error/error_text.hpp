@@ -15,7 +15,7 @@ class ErrorText {
 
   /// Refers to a string literal (or any text that lives as long as the program).
   template <std::size_t N>
-  // NOLINTNEXTLINE(google-explicit-constructor): a literal is an error text
+  // NOLINTNEXTLINE(google-explicit-constructor,modernize-avoid-c-arrays): a literal is an error text
   constexpr ErrorText(const char (&literal)[N]) noexcept : literal_(literal, N - 1) {}
 
   /// Copies `text`.
