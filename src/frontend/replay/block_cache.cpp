@@ -6,7 +6,9 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <vector>
 
+#include "frontend/replay/replay_input.hpp"
 #include "memstrata/core/check.hpp"
 
 namespace memstrata::replay_detail {

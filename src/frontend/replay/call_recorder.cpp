@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "frontend/replay/call_recorder.hpp"
 
+#include <atomic>
 #include <cerrno>
 #include <cstddef>
 #include <cstdio>
@@ -11,6 +12,10 @@
 
 #include "frontend/replay/recording_format.hpp"
 #include "memstrata/core/error/error_text.hpp"
+#include "memstrata/core/error/replay_error.hpp"
+#include "memstrata/core/mutex.hpp"
+#include "memstrata/core/result.hpp"
+#include "memstrata/mechanism/host/system_calls.hpp"
 
 namespace memstrata::replay_detail {
 namespace {

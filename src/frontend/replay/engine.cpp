@@ -10,14 +10,23 @@
 #include <functional>
 #include <limits>
 #include <utility>
+#include <vector>
 
+#include "frontend/replay/executor.hpp"
+#include "frontend/replay/holding.hpp"
+#include "frontend/replay/replay_input.hpp"
+#include "memstrata/core/bytes.hpp"
 #include "memstrata/core/check.hpp"
 #include "memstrata/core/error/error_text.hpp"
+#include "memstrata/core/error/replay_error.hpp"
+#include "memstrata/core/result.hpp"
+#include "memstrata/frontend/replay/replay_options.hpp"
 
 namespace memstrata::replay_detail {
 namespace {
 
 constexpr std::uint64_t ns_per_second = 1'000'000'000;
+constexpr std::size_t most_listed = 16;
 constexpr std::int64_t never = std::numeric_limits<std::int64_t>::max();
 
 /// The smallest value that at least `percent` of the values do not exceed. `values` is sorted and not empty.
@@ -257,7 +266,7 @@ void ReplayEngine::leave(std::uint32_t place) {
   free_places_.push_back(place);
 }
 
-void ReplayEngine::take(Bytes bytes) noexcept {
+void ReplayEngine::take(Bytes bytes) {
   state_.committed += bytes;
   if (holding_.has_pool()) {
     // The pool spans the whole budget; without one it is as large as it ever had to be.
@@ -265,6 +274,10 @@ void ReplayEngine::take(Bytes bytes) noexcept {
   }
   if (state_.committed > limit_) {
     ++result_.violations;
+    if (result_.violation_texts.size() < most_listed) {
+      result_.violation_texts.push_back(fmt::format(
+          "{} bytes are committed, above the limit of {}", state_.committed.value, limit_.value));
+    }
   }
 }
 

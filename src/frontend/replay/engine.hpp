@@ -100,7 +100,7 @@ class ReplayEngine {
   [[nodiscard]] Outcome trim_cache();
   [[nodiscard]] bool fits(Bytes bytes) const noexcept;
   [[nodiscard]] Bytes idle_on(std::span<const BlockIndex> path, std::size_t hits) const noexcept;
-  void take(Bytes bytes) noexcept;
+  void take(Bytes bytes);
   void give(Bytes bytes) noexcept;
   void note();
   [[nodiscard]] std::int64_t after(std::int64_t start_ns,

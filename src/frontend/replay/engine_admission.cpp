@@ -5,7 +5,13 @@
 #include <span>
 
 #include "frontend/replay/engine.hpp"
+#include "frontend/replay/replay_input.hpp"
+#include "memstrata/core/bytes.hpp"
 #include "memstrata/core/check.hpp"
+#include "memstrata/core/error/replay_error.hpp"
+#include "memstrata/core/result.hpp"
+#include "memstrata/frontend/replay/replay_report.hpp"
+#include "memstrata/frontend/trace/trace_record.hpp"
 
 namespace memstrata::replay_detail {
 namespace {

@@ -11,6 +11,7 @@
 
 #include "frontend/replay/names.hpp"
 #include "memstrata/core/bytes.hpp"
+#include "memstrata/core/error/error_text.hpp"
 #include "memstrata/core/error/replay_error.hpp"
 #include "memstrata/core/result.hpp"
 #include "memstrata/frontend/trace/trace_record.hpp"
@@ -70,16 +71,16 @@ std::optional<KvDtype> parse_kv_dtype(std::string_view name) noexcept {
     KvDtype dtype;
   };
 
-  static constexpr std::array names{Name{"f32", KvDtype::f32},
-                                    Name{"fp32", KvDtype::f32},
-                                    Name{"float32", KvDtype::f32},
-                                    Name{"f16", KvDtype::f16},
-                                    Name{"fp16", KvDtype::f16},
-                                    Name{"float16", KvDtype::f16},
-                                    Name{"bf16", KvDtype::bf16},
-                                    Name{"bfloat16", KvDtype::bf16},
-                                    Name{"fp8", KvDtype::fp8},
-                                    Name{"int8", KvDtype::int8}};
+  static constexpr std::array names{Name{.text = "f32", .dtype = KvDtype::f32},
+                                    Name{.text = "fp32", .dtype = KvDtype::f32},
+                                    Name{.text = "float32", .dtype = KvDtype::f32},
+                                    Name{.text = "f16", .dtype = KvDtype::f16},
+                                    Name{.text = "fp16", .dtype = KvDtype::f16},
+                                    Name{.text = "float16", .dtype = KvDtype::f16},
+                                    Name{.text = "bf16", .dtype = KvDtype::bf16},
+                                    Name{.text = "bfloat16", .dtype = KvDtype::bf16},
+                                    Name{.text = "fp8", .dtype = KvDtype::fp8},
+                                    Name{.text = "int8", .dtype = KvDtype::int8}};
   for (const Name& candidate : names) {
     if (replay_detail::same_name(candidate.text, name)) {
       return candidate.dtype;

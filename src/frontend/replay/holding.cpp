@@ -5,6 +5,9 @@
 #include <cstdint>
 #include <utility>
 
+#include "memstrata/core/bytes.hpp"
+#include "memstrata/frontend/replay/geometry.hpp"
+#include "memstrata/frontend/replay/replay_options.hpp"
 #include "memstrata/frontend/trace/trace_record.hpp"
 
 namespace memstrata::replay_detail {

@@ -2,6 +2,7 @@
 #include <array>
 #include <cctype>
 #include <charconv>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
@@ -27,11 +28,11 @@ struct TimeUnit {
   double nanoseconds;
 };
 
-constexpr std::array units{TimeUnit{"ns", 1},
-                           TimeUnit{"us", 1e3},
-                           TimeUnit{"ms", 1e6},
-                           TimeUnit{"s", 1e9},
-                           TimeUnit{"min", 60e9}};
+constexpr std::array units{TimeUnit{.name = "ns", .nanoseconds = 1},
+                           TimeUnit{.name = "us", .nanoseconds = 1e3},
+                           TimeUnit{.name = "ms", .nanoseconds = 1e6},
+                           TimeUnit{.name = "s", .nanoseconds = 1e9},
+                           TimeUnit{.name = "min", .nanoseconds = 60e9}};
 
 /// Reads one condition from left to right and remembers where it stands.
 class ConditionReader {
@@ -119,7 +120,7 @@ class ConditionReader {
           return fail(expected("a time of at most 290 years"));
         }
         at_ += name.size();
-        return static_cast<std::uint64_t>(number * unit.nanoseconds + 0.5);
+        return static_cast<std::uint64_t>(std::llround(number * unit.nanoseconds));
       }
     }
     return fail(expected("a unit of time: ns, us, ms, s or min"));

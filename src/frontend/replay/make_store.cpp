@@ -3,13 +3,19 @@
 #include <optional>
 #include <utility>
 
+#include "frontend/replay/holding.hpp"
 #include "frontend/replay/kv_store.hpp"
 #include "frontend/replay/moving_store.hpp"
 #include "frontend/replay/paged_store.hpp"
+#include "frontend/replay/replay_input.hpp"
 #include "frontend/replay/virtual_store.hpp"
-#include "memstrata/core/error/error_text.hpp"
+#include "frontend/replay/workbench.hpp"
+#include "memstrata/core/bytes.hpp"
 #include "memstrata/core/error/memory_error.hpp"
+#include "memstrata/core/error/virtual_buffer_error.hpp"
+#include "memstrata/core/result.hpp"
 #include "memstrata/core/tier.hpp"
+#include "memstrata/frontend/replay/replay_options.hpp"
 
 namespace memstrata::replay_detail {
 namespace {
@@ -40,8 +46,7 @@ Result<std::unique_ptr<KvStore>, VirtualBufferError> make_store(ReplayPolicy pol
     case ReplayPolicy::paged: {
       MEMSTRATA_TRY(auto full, make_pool(bench, holding.page()));
       MEMSTRATA_TRY(auto sliding, make_pool(bench, holding.sliding_page()));
-      return std::make_unique<PagedStore>(
-          input, holding, bench, std::move(full), std::move(sliding));
+      return std::make_unique<PagedStore>(input, bench, std::move(full), std::move(sliding));
     }
     case ReplayPolicy::virtual_memory: {
       MEMSTRATA_TRY(auto backing, bench.make_backing(bench.options().granule));

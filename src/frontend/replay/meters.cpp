@@ -7,6 +7,9 @@
 #include <cstdint>
 #include <utility>
 
+#include "memstrata/core/bytes.hpp"
+#include "memstrata/frontend/replay/replay_report.hpp"
+
 namespace memstrata::replay_detail {
 namespace {
 

@@ -8,6 +8,15 @@
 #include <utility>
 #include <vector>
 
+#include "frontend/replay/holding.hpp"
+#include "frontend/replay/kv_store.hpp"
+#include "frontend/replay/replay_input.hpp"
+#include "frontend/replay/workbench.hpp"
+#include "memstrata/core/bytes.hpp"
+#include "memstrata/core/error/virtual_buffer_error.hpp"
+#include "memstrata/core/result.hpp"
+#include "memstrata/mechanism/host/page_backing.hpp"
+
 namespace memstrata::replay_detail {
 
 MovingStore::MovingStore(const Holding& holding,

@@ -4,10 +4,18 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
 
+#include "frontend/replay/holding.hpp"
+#include "frontend/replay/kv_store.hpp"
+#include "frontend/replay/replay_input.hpp"
+#include "frontend/replay/workbench.hpp"
+#include "memstrata/core/bytes.hpp"
+#include "memstrata/core/error/virtual_buffer_error.hpp"
+#include "memstrata/core/result.hpp"
 #include "memstrata/frontend/trace/trace_record.hpp"
 
 namespace memstrata::replay_detail {
@@ -71,7 +79,6 @@ Result<void, VirtualBufferError> PagePool::give(std::vector<PageNumber> pages) {
 }
 
 PagedStore::PagedStore(const ReplayInput& input,
-                       const Holding& /*holding*/,
                        Workbench& bench,
                        std::optional<PagePool> full,
                        std::optional<PagePool> sliding)
@@ -97,8 +104,6 @@ KvStore::Outcome PagedStore::admit(const Sequence& sequence, std::uint64_t hits)
                                            first + static_cast<std::ptrdiff_t>(pages_per_block));
     }
     write(sequence, entry, hits * trace_block_tokens, sequence.tokens);
-  } else {
-    // Blocks without bytes: they are there in name only.
   }
   if (sliding_) {
     const std::uint64_t kept = std::min(sequence.tokens, bench_.window());

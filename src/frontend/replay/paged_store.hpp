@@ -47,7 +47,6 @@ class PagePool {
 class PagedStore final : public KvStore {
  public:
   PagedStore(const ReplayInput& input,
-             const Holding& holding,
              Workbench& bench,
              std::optional<PagePool> full,
              std::optional<PagePool> sliding);

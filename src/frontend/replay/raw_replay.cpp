@@ -10,6 +10,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -18,6 +19,8 @@
 #include "frontend/replay/recording_format.hpp"
 #include "memstrata/core/clock.hpp"
 #include "memstrata/core/error/error_text.hpp"
+#include "memstrata/core/error/replay_error.hpp"
+#include "memstrata/core/result.hpp"
 #include "memstrata/mechanism/host/system_calls.hpp"
 
 namespace memstrata {
@@ -85,7 +88,8 @@ class Resolver {
       case host::SystemCallKind::map:
         if (call.placement == host::Placement::anywhere) {
           raw.made = mappings_++;
-          live_.insert_or_assign(raw.step.answer, Mapping{call.length, raw.made});
+          live_.insert_or_assign(raw.step.answer,
+                                 Mapping{.length = call.length, .number = raw.made});
           return true;
         }
         raw.target = mapping_of(call.address, call.length);

@@ -5,8 +5,16 @@
 #include <memory>
 #include <utility>
 
+#include "frontend/replay/executor.hpp"
+#include "frontend/replay/kv_store.hpp"
+#include "frontend/replay/replay_input.hpp"
+#include "frontend/replay/workbench.hpp"
 #include "memstrata/core/clock.hpp"
 #include "memstrata/core/error/error_cause.hpp"
+#include "memstrata/core/error/replay_error.hpp"
+#include "memstrata/core/result.hpp"
+#include "memstrata/frontend/replay/replay_options.hpp"
+#include "memstrata/mechanism/host/system_calls.hpp"
 
 namespace memstrata::replay_detail {
 namespace {
@@ -37,8 +45,7 @@ RealExecutor::RealExecutor(const ReplayInput& input,
                            const ReplayOptions& options,
                            ReplayPolicy policy,
                            std::shared_ptr<host::SystemCalls> calls)
-    : input_(input),
-      holding_(policy, options.geometry, options.granule, options.context_tokens),
+    : holding_(policy, options.geometry, options.granule, options.context_tokens),
       verify_(options.verify || options.corrupt_write.has_value()),
       start_(steady_clock().now()),
       bench_(input, options, std::move(calls)) {}

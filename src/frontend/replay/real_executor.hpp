@@ -53,7 +53,6 @@ class RealExecutor final : public ReplayExecutor {
 
   void check(const Sequence& sequence);
 
-  const ReplayInput& input_;
   Holding holding_;
   bool verify_;
   std::chrono::nanoseconds start_;

@@ -3,7 +3,6 @@
 
 #include <fmt/format.h>
 
-#include <array>
 #include <charconv>
 #include <chrono>
 #include <cstddef>
@@ -15,6 +14,7 @@
 #include <system_error>
 #include <utility>
 
+#include "frontend/replay/call_recorder.hpp"
 #include "memstrata/core/bytes.hpp"
 #include "memstrata/mechanism/host/system_calls.hpp"
 

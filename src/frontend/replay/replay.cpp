@@ -4,9 +4,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <cstdint>
+#include <iterator>
 #include <memory>
 #include <span>
 #include <string>
@@ -15,13 +15,19 @@
 
 #include "frontend/replay/engine.hpp"
 #include "frontend/replay/executor.hpp"
+#include "frontend/replay/holding.hpp"
 #include "frontend/replay/real_executor.hpp"
 #include "frontend/replay/replay_input.hpp"
 #include "frontend/replay/replay_run.hpp"
 #include "memstrata/core/bytes.hpp"
 #include "memstrata/core/clock.hpp"
 #include "memstrata/core/error/error_text.hpp"
+#include "memstrata/core/error/replay_error.hpp"
+#include "memstrata/core/result.hpp"
 #include "memstrata/frontend/replay/geometry.hpp"
+#include "memstrata/frontend/replay/replay_options.hpp"
+#include "memstrata/frontend/replay/replay_report.hpp"
+#include "memstrata/frontend/trace/trace_record.hpp"
 #include "memstrata/mechanism/host/system_calls.hpp"
 
 namespace memstrata {
@@ -124,7 +130,7 @@ Result<PolicyResult, ReplayError> run_policy(const ReplayInput& input,
     result.verify = std::move(figures.verify);
     result.final_leased = figures.final_leased;
     result.violations += figures.violations;
-    result.violation_texts = std::move(figures.violation_texts);
+    std::ranges::move(figures.violation_texts, std::back_inserter(result.violation_texts));
   }
   return result;
 }

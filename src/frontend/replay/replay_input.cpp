@@ -9,10 +9,12 @@
 #include <cstdint>
 #include <limits>
 #include <span>
-#include <utility>
 #include <vector>
 
 #include "memstrata/core/error/error_text.hpp"
+#include "memstrata/core/error/replay_error.hpp"
+#include "memstrata/core/result.hpp"
+#include "memstrata/frontend/trace/trace_record.hpp"
 
 namespace memstrata::replay_detail {
 namespace {

@@ -9,7 +9,17 @@
 #include <utility>
 #include <vector>
 
-#include "memstrata/core/check.hpp"
+#include "frontend/replay/holding.hpp"
+#include "frontend/replay/kv_store.hpp"
+#include "frontend/replay/replay_input.hpp"
+#include "frontend/replay/workbench.hpp"
+#include "memstrata/contract/memory_governor.hpp"
+#include "memstrata/core/bytes.hpp"
+#include "memstrata/core/error/virtual_buffer_error.hpp"
+#include "memstrata/core/result.hpp"
+#include "memstrata/mechanism/host/page_backing.hpp"
+#include "memstrata/mechanism/host/shared_prefix.hpp"
+#include "memstrata/structure/physical_charge.hpp"
 
 namespace memstrata::replay_detail {
 

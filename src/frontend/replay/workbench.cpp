@@ -14,12 +14,24 @@
 #include <utility>
 #include <vector>
 
+#include "frontend/replay/call_recorder.hpp"
+#include "frontend/replay/kv_pattern.hpp"
+#include "frontend/replay/replay_input.hpp"
+#include "memstrata/core/bytes.hpp"
+#include "memstrata/core/error/replay_error.hpp"
+#include "memstrata/core/error/virtual_memory_error.hpp"
 #include "memstrata/core/identity.hpp"
+#include "memstrata/core/result.hpp"
 #include "memstrata/core/role.hpp"
 #include "memstrata/core/tier.hpp"
+#include "memstrata/frontend/replay/replay_options.hpp"
+#include "memstrata/frontend/replay/replay_report.hpp"
 #include "memstrata/governance/lease_ledger.hpp"
 #include "memstrata/governance/ledger_governor.hpp"
 #include "memstrata/mechanism/host/kernel_figure.hpp"
+#include "memstrata/mechanism/host/page_backing.hpp"
+#include "memstrata/mechanism/host/system_calls.hpp"
+#include "memstrata/structure/physical_charge.hpp"
 
 namespace memstrata::replay_detail {
 namespace {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -171,7 +172,7 @@ class Workbench {
   std::uint64_t window_;
   ExecutionFigures figures_;
   Corruption corruption_;
-  std::vector<std::uint64_t> times_[timed_op_count];
+  std::array<std::vector<std::uint64_t>, timed_op_count> times_;
   std::chrono::nanoseconds idle_time_{0};
   std::uint64_t checksum_ = 0;
   Bytes peak_leased_;

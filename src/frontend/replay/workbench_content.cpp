@@ -5,7 +5,9 @@
 #include <cstring>
 #include <optional>
 
+#include "frontend/replay/call_recorder.hpp"
 #include "frontend/replay/kv_pattern.hpp"
+#include "frontend/replay/replay_input.hpp"
 #include "frontend/replay/workbench.hpp"
 #include "memstrata/core/bytes.hpp"
 

@@ -61,7 +61,7 @@ struct LimitFound {
     std::span<const TraceRecord> records,
     const ReplayOptions& options,
     const LimitCondition& condition,
-    Bytes granularity = Bytes{64U * 1024U * 1024U},
+    Bytes granularity = 64_MiB,
     const ReplayProgress& progress = {});
 
 }  // namespace memstrata

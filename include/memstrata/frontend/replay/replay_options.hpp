@@ -59,7 +59,7 @@ struct ReplayOptions {
   /// Budget of the host tier. Nothing: unlimited in the simulation; an error on real memory, because the caller
   /// knows the machine.
   std::optional<Bytes> limit;
-  Bytes granule = Bytes{64U * 1024U};  ///< R14; a multiple of the page on real memory.
+  Bytes granule = 64_KiB;  ///< R14; a multiple of the page on real memory.
   std::optional<std::uint64_t> prefill_tps =
       10'000;                        ///< Tokens per second and request; nothing: infinite.
   std::uint64_t decode_tps = 20;     ///< Tokens per second and request, above 0.
