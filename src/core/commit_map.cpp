@@ -2,7 +2,6 @@
 #include "memstrata/core/commit_map.hpp"
 
 #include <bit>
-#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <memory>
