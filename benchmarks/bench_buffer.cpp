@@ -116,6 +116,8 @@ BenchResult growth_inside_a_granule(const RoundOptions& options) {
                              ++length;
                              MEMSTRATA_VERIFY(buffer.grow_to(Bytes{length}).has_value(),
                                               "growth inside a granule failed");
+                             // Each call must happen: the compiler would merge them all into the last.
+                             asm volatile("" : : "r"(&buffer) : "memory");
                            });
                            return Sample{.cost = cost};
                          }},
