@@ -16,7 +16,6 @@
 #include "frontend/trace/block_index.hpp"
 #include "frontend/trace/json_line.hpp"
 #include "frontend/trace/stack_distance.hpp"
-#include "memstrata/core/error/error_text.hpp"
 #include "memstrata/core/error/trace_error.hpp"
 #include "memstrata/core/result.hpp"
 #include "memstrata/frontend/trace/trace_record.hpp"
