@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
-#include <algorithm>
 #include <cstdint>
 #include <expected>
 #include <nlohmann/json.hpp>
@@ -35,6 +34,7 @@
 #include "replay_request.hpp"
 #include "replay_table.hpp"
 #include "trace_error_exit.hpp"
+#include "trace_info_report.hpp"
 
 namespace memstrata::tool {
 namespace {

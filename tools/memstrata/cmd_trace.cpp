@@ -19,7 +19,6 @@
 #include "memstrata/frontend/trace/trace_format.hpp"
 #include "memstrata/frontend/trace/trace_import.hpp"
 #include "memstrata/frontend/trace/trace_reader.hpp"
-#include "memstrata/frontend/trace/trace_record.hpp"
 #include "memstrata/frontend/trace/trace_source.hpp"
 #include "memstrata/frontend/trace/trace_statistics.hpp"
 #include "memstrata/frontend/trace/trace_synth.hpp"

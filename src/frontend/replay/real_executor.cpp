@@ -121,9 +121,9 @@ void RealExecutor::observe(Bytes committed) {
 Result<void, ReplayError> RealExecutor::end() {
   bench_.sample_kernel();
   MEMSTRATA_TRY_VOID(outcome("the last release", Sequence{}, store_->clear()));
-  const auto wall = steady_clock().now() - start_;
+  const auto worked = steady_clock().now() - start_ - bench_.idle_time();
   bench_.end();
-  return bench_.write_recording(wall);
+  return bench_.write_recording(worked);
 }
 
 ExecutionFigures RealExecutor::figures() {

@@ -186,12 +186,11 @@ ExecutionFigures Workbench::figures() {
   return figures_;
 }
 
-Result<void, ReplayError> Workbench::write_recording(std::chrono::nanoseconds wall) {
+Result<void, ReplayError> Workbench::write_recording(std::chrono::nanoseconds worked) {
   if (recorder_ == nullptr) {
     return {};
   }
-  return recorder_->write(options_.record_calls,
-                          {.wall = wall - idle_time_, .checksum = checksum_});
+  return recorder_->write(options_.record_calls, {.wall = worked, .checksum = checksum_});
 }
 
 }  // namespace memstrata::replay_detail

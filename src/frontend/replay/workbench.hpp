@@ -142,8 +142,8 @@ class Workbench {
 
   [[nodiscard]] ExecutionFigures figures();
 
-  /// Writes the recording, if one is wanted. Errors: RecordingFailed.
-  [[nodiscard]] Result<void, ReplayError> write_recording(std::chrono::nanoseconds wall);
+  /// Writes the recording, if one is wanted, with the time of the work. Errors: RecordingFailed.
+  [[nodiscard]] Result<void, ReplayError> write_recording(std::chrono::nanoseconds worked);
 
  private:
   void written(const Sequence& sequence,

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <fstream>
@@ -82,7 +83,10 @@ struct Mapping {
 
 /// Whether `mapping` has a byte of one of `ranges`, which are sorted and disjoint.
 [[nodiscard]] bool touches(const std::vector<ByteRange>& ranges, const Mapping& mapping) noexcept {
-  const auto next = std::ranges::upper_bound(ranges, Bytes{mapping.first}, {}, &ByteRange::end);
+  const auto next = std::upper_bound(
+      ranges.begin(), ranges.end(), Bytes{mapping.first}, [](Bytes address, ByteRange range) {
+        return address < range.end();
+      });
   return next != ranges.end() && next->offset < Bytes{mapping.last};
 }
 

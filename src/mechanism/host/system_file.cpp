@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <cstddef>
 #include <cstdint>
 #include <fstream>
 #include <iterator>
@@ -47,9 +48,10 @@ std::string_view trimmed(std::string_view text) noexcept {
 
 std::optional<std::uint64_t> whole_number(std::string_view text) noexcept {
   std::uint64_t value = 0;
-  const char* const last = text.data() + text.size();
-  const auto [end, error] = std::from_chars(text.data(), last, value);
-  return error == std::errc{} && end == last ? std::optional(value) : std::nullopt;
+  // NOLINTNEXTLINE(bugprone-suspicious-stringview-data-usage): the size is in the second pointer
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc{} && end == text.data() + text.size() ? std::optional(value)
+                                                                  : std::nullopt;
 }
 
 std::optional<std::uint64_t> kilobytes_of(std::string_view text, std::string_view key) noexcept {
