@@ -48,34 +48,81 @@ struct NamedSetting {
 
 /// One list for the table and for JSON, so that neither can miss a figure.
 std::vector<NamedFigure> page_figures(const HostLimits& limits) {
-  return {{"page_size", "page", Unit::bytes, limits.page_size},
-          {"huge_page_size", "huge page", Unit::bytes, limits.huge_page_size}};
+  return {
+      {.json_name = "page_size", .text = "page", .unit = Unit::bytes, .figure = limits.page_size},
+      {.json_name = "huge_page_size",
+       .text = "huge page",
+       .unit = Unit::bytes,
+       .figure = limits.huge_page_size}};
 }
 
 std::vector<NamedSetting> page_settings(const HostLimits& limits) {
-  return {{"huge_pages", "huge pages", limits.huge_pages},
-          {"huge_pages_defrag", "their compaction", limits.huge_pages_defrag},
-          {"huge_pages_shared", "huge pages of shared memory", limits.huge_pages_shared}};
+  return {{.json_name = "huge_pages", .text = "huge pages", .setting = limits.huge_pages},
+          {.json_name = "huge_pages_defrag",
+           .text = "their compaction",
+           .setting = limits.huge_pages_defrag},
+          {.json_name = "huge_pages_shared",
+           .text = "huge pages of shared memory",
+           .setting = limits.huge_pages_shared}};
 }
 
 std::vector<NamedFigure> memory_figures(const HostLimits& limits) {
-  return {{"memory_total", "memory, total", Unit::bytes, limits.memory_total},
-          {"memory_available", "memory, available", Unit::bytes, limits.memory_available},
-          {"effective_limit", "effective limit", Unit::bytes, limits.effective_limit()},
-          {"soft_limit", "soft limit", Unit::bytes, limits.soft_limit()},
-          {"room", "room now", Unit::bytes, limits.room()},
-          {"default_tier", "default budget of the host tier", Unit::bytes, limits.default_tier()}};
+  return {{.json_name = "memory_total",
+           .text = "memory, total",
+           .unit = Unit::bytes,
+           .figure = limits.memory_total},
+          {.json_name = "memory_available",
+           .text = "memory, available",
+           .unit = Unit::bytes,
+           .figure = limits.memory_available},
+          {.json_name = "effective_limit",
+           .text = "effective limit",
+           .unit = Unit::bytes,
+           .figure = limits.effective_limit()},
+          {.json_name = "soft_limit",
+           .text = "soft limit",
+           .unit = Unit::bytes,
+           .figure = limits.soft_limit()},
+          {.json_name = "room", .text = "room now", .unit = Unit::bytes, .figure = limits.room()},
+          {.json_name = "default_tier",
+           .text = "default budget of the host tier",
+           .unit = Unit::bytes,
+           .figure = limits.default_tier()}};
 }
 
 std::vector<NamedFigure> process_figures(const HostLimits& limits) {
-  return {{"address_bits", "bits of an address", Unit::count, limits.address_bits},
-          {"address_space", "address space", Unit::bytes, limits.address_space},
-          {"data", "private writable memory", Unit::bytes, limits.data},
-          {"locked_memory", "locked memory", Unit::bytes, limits.locked_memory},
-          {"descriptors", "file descriptors, soft", Unit::count, limits.descriptors},
-          {"descriptors_hard", "file descriptors, hard", Unit::count, limits.descriptors_hard},
-          {"mappings", "kernel mappings", Unit::count, limits.mappings},
-          {"overcommit_mode", "overcommit mode", Unit::count, limits.overcommit_mode}};
+  return {{.json_name = "address_bits",
+           .text = "bits of an address",
+           .unit = Unit::count,
+           .figure = limits.address_bits},
+          {.json_name = "address_space",
+           .text = "address space",
+           .unit = Unit::bytes,
+           .figure = limits.address_space},
+          {.json_name = "data",
+           .text = "private writable memory",
+           .unit = Unit::bytes,
+           .figure = limits.data},
+          {.json_name = "locked_memory",
+           .text = "locked memory",
+           .unit = Unit::bytes,
+           .figure = limits.locked_memory},
+          {.json_name = "descriptors",
+           .text = "file descriptors, soft",
+           .unit = Unit::count,
+           .figure = limits.descriptors},
+          {.json_name = "descriptors_hard",
+           .text = "file descriptors, hard",
+           .unit = Unit::count,
+           .figure = limits.descriptors_hard},
+          {.json_name = "mappings",
+           .text = "kernel mappings",
+           .unit = Unit::count,
+           .figure = limits.mappings},
+          {.json_name = "overcommit_mode",
+           .text = "overcommit mode",
+           .unit = Unit::count,
+           .figure = limits.overcommit_mode}};
 }
 
 std::string value_text(const Figure& figure, Unit unit) {
