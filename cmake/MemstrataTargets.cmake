@@ -60,6 +60,8 @@ function(memstrata_test name)
   target_include_directories(${name} PRIVATE "${PROJECT_SOURCE_DIR}/tests" "${PROJECT_SOURCE_DIR}/src")
   set_target_properties(${name} PROPERTIES CXX_EXTENSIONS OFF)
   target_precompile_headers(${name} REUSE_FROM memstrata_test_pch)
+  # Without it ccache cannot keep what a precompiled header went into.
+  target_compile_options(${name} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-fpch-preprocess>)
   gtest_discover_tests(${name} DISCOVERY_TIMEOUT 60 PROPERTIES LABELS "${arg_LABELS}")
   foreach(label IN LISTS arg_LABELS)
     foreach(group IN ITEMS fast sanitized)

@@ -79,6 +79,10 @@ ensure_packages() {
   fi
 }
 
+# For ccache, where there is one: objects of one clone serve another, because paths count from the repository, and
+# precompiled headers are allowed.
+export CCACHE_BASEDIR=$root CCACHE_NOHASHDIR=1 CCACHE_SLOPPINESS=pch_defines,time_macros
+
 # configure PRESET DIR [CMAKE_OPTIONS...]: only where there is no build yet, or where it was made from other presets.
 configure() {
   local preset=$1 dir=$2
