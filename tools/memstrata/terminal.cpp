@@ -4,6 +4,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <cstddef>
 #include <iostream>
 #include <optional>
 
@@ -30,6 +31,7 @@ Terminal terminal_behind(const std::ostream& stream) noexcept {
     return {};
   }
   winsize size{};
+  // NOLINTNEXTLINE(misc-include-cleaner): sys/ioctl.h is the documented header, ioctl_tty(2)
   const bool known = ioctl(*descriptor, TIOCGWINSZ, &size) == 0 && size.ws_col != 0;
   return {.is_terminal = true, .columns = known ? size.ws_col : width_if_unknown};
 }
