@@ -48,8 +48,8 @@ struct Stack {
       : backing(std::make_shared<host::PageBacking>(open_backing(shape))),
         governor(std::make_shared<LedgerGovernor>(DeviceKey::host(), TierLimits::all(1_TiB))) {}
 
-  [[nodiscard]] Buffer buffer() const {
-    return must(Buffer::create(backing, capacity, governor, terms));
+  [[nodiscard]] Buffer buffer(Bytes commit_ahead = {}) const {
+    return must(Buffer::create(backing, capacity, governor, terms, commit_ahead));
   }
 
   std::shared_ptr<host::PageBacking> backing;
@@ -70,8 +70,11 @@ Sample raw_steps(std::uint64_t first, std::uint64_t last) {
   return {.cost = spent / static_cast<double>(last - first)};
 }
 
-Sample our_steps(const Stack& stack, std::uint64_t first, std::uint64_t last) {
-  Buffer buffer = stack.buffer();
+Sample our_steps(const Stack& stack,
+                 std::uint64_t first,
+                 std::uint64_t last,
+                 Bytes commit_ahead = {}) {
+  Buffer buffer = stack.buffer(commit_ahead);
   double spent = 0;
   for (std::uint64_t index = 0; index < steps; ++index) {
     const auto start = steady_clock().now();
@@ -89,10 +92,17 @@ void add_steps(std::vector<BenchResult>& results, const RoundOptions& options) {
       {.name = "grow_to", .measure = [&stack] { return our_steps(stack, 0, steps); }},
       {.name = "first 512", .measure = [&stack] { return our_steps(stack, 0, end_steps); }},
       {.name = "last 512",
-       .measure = [&stack] { return our_steps(stack, steps - end_steps, steps); }}};
+       .measure = [&stack] { return our_steps(stack, steps - end_steps, steps); }},
+      {.name = "grow_to, ahead",
+       .measure = [&stack] { return our_steps(stack, 0, steps, step * 8); }}};
   const Rounds rounds = run_rounds(sides, options);
   results.push_back(compare(
       rounds, 0, 1, {.name = "buffer, a step of 64 KiB, the call alone", .target = at_most(1.15)}));
+  results.push_back(compare(
+      rounds,
+      0,
+      4,
+      {.name = "buffer, a step of 64 KiB, committed 512 KiB ahead", .target = at_most(1.15)}));
   results.push_back(
       compare(rounds,
               2,

@@ -79,6 +79,20 @@ std::uint64_t CommitMap::runs_after_remove(ByteRange range) const noexcept {
   return range.empty() ? runs_ : runs_ + static_cast<std::uint64_t>(set_neighbours(range)) - 1;
 }
 
+bool CommitMap::is_plain_extension(ByteRange range) const noexcept {
+  const Span span = span_of(range, granule_, shift_);
+  const std::uint64_t first = span.first % bits_per_word;
+  const std::uint64_t count = span.last - span.first;
+  const std::uint64_t word = span.first / bits_per_word;
+  // The neighbours must lie in the same word; every 64th granule takes the long way.
+  if (first == 0 || count == 0 || first + count >= bits_per_word) {
+    return false;
+  }
+  const std::uint64_t bits = word_at(word);
+  const std::uint64_t with_next = ~(all_ones << (count + 1)) << first;
+  return (bits & with_next) == 0 && ((bits >> (first - 1)) & 1U) != 0;
+}
+
 void CommitMap::prepare(ByteRange range) {
   if (range.empty()) {
     return;

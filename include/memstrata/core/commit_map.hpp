@@ -35,6 +35,10 @@ class CommitMap {
   /// How many runs there would be after `range`, which is wholly set, was cleared.
   [[nodiscard]] std::uint64_t runs_after_remove(ByteRange range) const noexcept;
 
+  /// Whether `range` is clear, prepared, and would only lengthen a run: the usual growth, answered from one word.
+  /// "No" says nothing.
+  [[nodiscard]] bool is_plain_extension(ByteRange range) const noexcept;
+
   /// Takes the memory that setting `range` needs. May throw `std::bad_alloc`; the map is then as before.
   void prepare(ByteRange range);
   /// Sets `range`, which is wholly clear and prepared.

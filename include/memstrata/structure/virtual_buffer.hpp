@@ -268,23 +268,27 @@ class VirtualBuffer {
         commit_ahead_(commit_ahead) {}
 
   [[gnu::noinline]] Result<void, VirtualBufferError> grow_beyond_ready(Bytes bytes) {
-    if (bytes > capacity_) {
+    if (bytes > capacity_) [[unlikely]] {
       return fail(OverCapacity{.requested = bytes, .capacity = capacity_});
     }
-    if (ready_end_ != segments_.end()) {
+    if (ready_end_ != segments_.end()) [[unlikely]] {
       return fail(VirtualMemoryError(
           PrefixRefused{.operation = "growth",
                         .reason = "the length ends inside a shared granule, which is read-only; "
                                   "make that granule private with break_shared first"}));
     }
-    MEMSTRATA_TRY_VOID(release_stranded());
+    if (segments_.has_stranded()) [[unlikely]] {
+      MEMSTRATA_TRY_VOID(release_stranded());
+    }
     const Bytes from = segments_.end();
     // Fits: `bytes` is at most the capacity, which is a whole number of granules.
     const Bytes needed = whole_granules(bytes, granule_);
     MEMSTRATA_TRY_VOID(make_room(2, needed - from));
     Bytes end = commit_ahead_of(from, needed);
     if (end == from) {
-      MEMSTRATA_TRY_VOID(release_stranded());
+      if (segments_.has_stranded()) [[unlikely]] {
+        MEMSTRATA_TRY_VOID(release_stranded());
+      }
       MEMSTRATA_TRY_VOID(charge_and_commit({.offset = from, .size = needed - from}));
       end = needed;
     }

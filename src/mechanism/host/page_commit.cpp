@@ -132,6 +132,18 @@ void enter(ReservationRecord& record, ByteRange run) noexcept {
   return done;
 }
 
+/// Commits what only lengthens a run of a record that has nothing but runs: no mapping, lease or tail changes, so
+/// there is nothing to make room for and nothing to settle.
+[[nodiscard]] Result<void, VirtualMemoryError> extend_run(ReservationRecord& record,
+                                                          ByteRange run) {
+  bool stuck = false;
+  auto done = establish(record, run, stuck);
+  if (done || stuck) {
+    record.committed.insert(run);
+  }
+  return done;
+}
+
 /// Commits checked runs that neither overlap nor touch.
 [[nodiscard]] Result<void, VirtualMemoryError> commit_runs(ReservationRecord& record,
                                                            std::span<const ByteRange> runs) {
@@ -195,6 +207,9 @@ struct TailPlan {
 Result<void, VirtualMemoryError> PageBacking::commit(Reservation& reservation, ByteRange range) {
   ReservationRecord& record = *reservation.record_;
   MEMSTRATA_TRY_VOID(record.check_range(range));
+  if (record.has_only_runs() && record.committed.is_plain_extension(range)) [[likely]] {
+    return extend_run(record, range);
+  }
   MEMSTRATA_TRY_VOID(record.check_vacant(range));
   auto done = make_room(record, {&range, 1});
   if (done) {

@@ -76,6 +76,11 @@ struct ReservationRecord {
     return 1 + 2 * committed.runs() + 2 * static_cast<std::uint64_t>(pieces.size()) + seams;
   }
 
+  /// Whether there is neither a piece, nor a tail, nor a lease, nor a stray page.
+  [[nodiscard]] bool has_only_runs() const noexcept {
+    return pieces.empty() && retained.empty() && !lease && !stray;
+  }
+
   [[nodiscard]] Bytes held() const noexcept { return committed.total() + retained.size; }
 
   /// Makes budget and lease say what the record holds now. The lease is never below it before the call.

@@ -95,6 +95,23 @@ TEST(CommitMapInsertDeathTest, SettingWhatIsSetStopsTheProgram) {
   EXPECT_DEATH(map.insert(granules(1ULL << 30, 1)), "not prepared");
 }
 
+TEST(CommitMapIsPlainExtension, OnlyWhatLengthensARunInsideOneWord) {
+  CommitMap map(granule);
+  set(map, granules(3, 2));
+  set(map, granules(20, 1));
+  set(map, granules(62, 2));
+
+  EXPECT_TRUE(map.is_plain_extension(granules(5, 1)));
+  EXPECT_TRUE(map.is_plain_extension(granules(5, 14)));
+  EXPECT_FALSE(map.is_plain_extension(granules(5, 15)));  // would join the next run
+  EXPECT_FALSE(map.is_plain_extension(granules(4, 2)));   // overlaps
+  EXPECT_FALSE(map.is_plain_extension(granules(7, 1)));   // begins a run
+  EXPECT_FALSE(map.is_plain_extension(granules(0, 1)));
+  EXPECT_FALSE(map.is_plain_extension(granules(64, 1)));  // the run ends in the word before
+  EXPECT_FALSE(map.is_plain_extension(granules(21, 0)));
+  EXPECT_FALSE(map.is_plain_extension(granules(21, 43)));
+}
+
 struct Model {
   std::vector<bool> bits;
 
@@ -146,6 +163,9 @@ TEST(CommitMapProperty, RandomRangesAgreeWithANaiveBitmap) {
     const bool setting = random() % 2 == 0;
     for (const ByteRange part : setting ? map.clear_runs(range) : map.set_runs(range)) {
       if (setting) {
+        if (map.is_plain_extension(part)) {
+          ASSERT_EQ(map.runs_after_insert(part), map.runs());
+        }
         const std::uint64_t after = map.runs_after_insert(part);
         set(map, part);
         ASSERT_EQ(map.runs(), after);
