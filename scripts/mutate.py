@@ -214,7 +214,7 @@ class Worker:
 
 
 def programs_for(layer, programs, seconds):
-    """The programs named after the layer, quick ones first, and the others that link it; those of the tool never."""
+    """The programs named after the layer, quick ones first, and the others that link it; the front end's never."""
 
     def order(program):
         return (LABELS.index(next(label for label in LABELS if label in program.labels)), seconds.get(program.target, 0))
@@ -226,7 +226,7 @@ def programs_for(layer, programs, seconds):
         if program not in own
         and any(library.startswith("memstrata::") for library in program.libraries)
         and (layer == "core" or f"memstrata::{layer}" in program.libraries)
-        and "memstrata_tool" not in program.libraries
+        and not {"memstrata_tool", "memstrata::frontend"} & set(program.libraries)
     ]
     return sorted(own, key=order), sorted(others, key=order)
 
