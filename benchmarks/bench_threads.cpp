@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -55,7 +56,6 @@ void raw_blocks(Bytes share, Bytes block) {
   const RawRange range(share);
   for (Bytes at; at < share; at += block) {
     range.open({.offset = at, .size = block});
-    range.populate({.offset = at, .size = block});
     touch_pages(range.data() + at.value, block);
   }
   for (Bytes at; at < share; at += block) {
@@ -99,47 +99,48 @@ std::vector<BenchResult> bench_threads(const RoundOptions& options) {
   if (usable_processors() < 2) {
     return {};
   }
-  auto backing = std::make_shared<host::PageBacking>(open_backing({.populate = true}));
+  auto lazy = std::make_shared<host::PageBacking>(open_backing({}));
+  auto populating = std::make_shared<host::PageBacking>(open_backing({.populate = true}));
   auto governor = std::make_shared<LedgerGovernor>(DeviceKey::host(), TierLimits::all(1_TiB));
-  const auto ours = [&backing](Bytes share) { our_blocks(*backing, share, 2_MiB); };
+  const auto ours = [&lazy](Bytes share) { our_blocks(*lazy, share, 2_MiB); };
+  const auto populated = [&populating](Bytes share) { our_blocks(*populating, share, 2_MiB); };
   const auto by_hand = [](Bytes share) { raw_blocks(share, 2_MiB); };
   const auto small_by_hand = [](Bytes share) { raw_blocks(share, 64_KiB); };
-  const auto each_alone = [&](Bytes share) { our_requests(backing, governor, Bytes{}, share); };
-  const auto ahead = [&](Bytes share) { our_requests(backing, governor, 2_MiB, share); };
+  const auto each_alone = [&](Bytes share) { our_requests(lazy, governor, Bytes{}, share); };
+  const auto ahead = [&](Bytes share) { our_requests(lazy, governor, 2_MiB, share); };
   RoundOptions warmed = options;
   warmed.warm = [] { warm_memory(total, PageKind::ordinary); };
-  const std::vector<Side> sides{shared_by("one thread", 1, 2_MiB, ours),
-                                shared_by("two threads", 2, 2_MiB, ours),
-                                shared_by("by hand, one thread", 1, 2_MiB, by_hand),
-                                shared_by("by hand, two threads", 2, 2_MiB, by_hand),
-                                shared_by("one thread", 1, 64_KiB, ahead),
-                                shared_by("two threads", 2, 64_KiB, ahead),
-                                shared_by("one thread", 1, 64_KiB, each_alone),
-                                shared_by("two threads", 2, 64_KiB, each_alone),
-                                shared_by("by hand, one thread", 1, 64_KiB, small_by_hand),
-                                shared_by("by hand, two threads", 2, 64_KiB, small_by_hand)};
+  std::vector<Side> sides;
+  const auto add = [&sides](const char* one, const char* two, Bytes block, const auto& body) {
+    sides.push_back(shared_by(one, 1, block, body));
+    sides.push_back(shared_by(two, 2, block, body));
+  };
+  add("one thread", "two threads", 2_MiB, ours);
+  add("by hand, one thread", "by hand, two threads", 2_MiB, by_hand);
+  add("one thread", "two threads", 2_MiB, populated);
+  add("one thread", "two threads", 64_KiB, ahead);
+  add("one thread", "two threads", 64_KiB, each_alone);
+  add("by hand, one thread", "by hand, two threads", 64_KiB, small_by_hand);
   const Rounds rounds = run_rounds(sides, warmed);
   std::vector<BenchResult> results;
-  results.push_back(compare(rounds,
-                            0,
-                            1,
-                            {.name = "H16 commit, touch, release 2 MiB, two threads",
-                             .unit = "us",
-                             .target = at_most(0.65)}));
-  results.push_back(
-      compare(rounds, 2, 3, {.name = "the machine itself: the same by hand, 2 MiB", .unit = "us"}));
-  results.push_back(compare(rounds,
-                            4,
-                            5,
-                            {.name = "H17 requests of 64 KiB, two threads, committed ahead",
-                             .unit = "us",
-                             .target = at_most(0.75),
-                             .note = "through one commit of 2 MiB ahead for 32 requests; each "
-                                     "request alone is the line below"}));
-  results.push_back(compare(
-      rounds, 6, 7, {.name = "requests of 64 KiB, two threads, each its own call", .unit = "us"}));
-  results.push_back(compare(
-      rounds, 8, 9, {.name = "the machine itself: the same by hand, 64 KiB", .unit = "us"}));
+  const auto report = [&](std::size_t pair, Comparison comparison) {
+    comparison.unit = "us";
+    results.push_back(compare(rounds, 2 * pair, 2 * pair + 1, std::move(comparison)));
+  };
+  report(0, {.name = "H16 commit, touch, release 2 MiB, two threads", .target = at_most(0.65)});
+  report(1, {.name = "the machine itself: the same by hand, 2 MiB"});
+  report(2,
+         {.name = "commit with populate, release 2 MiB, two threads",
+          .note =
+              "filling in holds the address space of the process, so that the other thread waits"});
+  report(
+      3,
+      {.name = "H17 requests of 64 KiB, two threads, committed ahead",
+       .target = at_most(0.75),
+       .note = "through one commit of 2 MiB ahead for 32 requests; each request alone is the line "
+               "below"});
+  report(4, {.name = "requests of 64 KiB, two threads, each its own call"});
+  report(5, {.name = "the machine itself: the same by hand, 64 KiB"});
   return results;
 }
 
