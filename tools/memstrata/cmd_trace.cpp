@@ -2,7 +2,6 @@
 #include <CLI/CLI.hpp>
 #include <cstdint>
 #include <fstream>
-#include <functional>
 #include <ios>
 #include <memory>
 #include <optional>
@@ -14,8 +13,6 @@
 #include "command.hpp"
 #include "command_line.hpp"
 #include "exit_code.hpp"
-#include "memstrata/core/error/trace_error.hpp"
-#include "memstrata/core/result.hpp"
 #include "memstrata/frontend/trace/trace_format.hpp"
 #include "memstrata/frontend/trace/trace_import.hpp"
 #include "memstrata/frontend/trace/trace_reader.hpp"

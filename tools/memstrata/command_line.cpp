@@ -79,7 +79,7 @@ CLI::Validator whole_number(std::uint64_t least, std::uint64_t most) {
                ? fmt::format("'{}' is no whole number from {} upward", text, least)
                : fmt::format("'{}' is no whole number from {} to {}", text, least, most);
   };
-  return CLI::Validator(check, "");
+  return {check, ""};
 }
 
 int report_failure(std::ostream& err,

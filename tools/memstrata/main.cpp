@@ -10,6 +10,7 @@
 
 int main(int argc, char** argv) {
   // Widths of table cells depend on the character set; nothing else follows the locale.
+  // NOLINTNEXTLINE(concurrency-mt-unsafe): there is one thread yet
   static_cast<void>(std::setlocale(LC_CTYPE, ""));
   const std::span<char*> given(argv, static_cast<std::size_t>(argc));
   const auto own = given.empty() ? given : given.subspan(1);
