@@ -122,6 +122,14 @@ def limit_memory():
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
+def program_of(line, build):
+    """One line of the build's list. The path counts from the build, because every worker runs its own programs."""
+    target, path, labels, libraries = line.split("|")
+    return Program(
+        target, pathlib.Path(path).relative_to(build), tuple(labels.split(",")), tuple(libraries.split(","))
+    )
+
+
 class Worker:
     def __init__(self, base, number):
         self.tree = base / f"worker{number}/tree"
@@ -152,8 +160,7 @@ class Worker:
         for line in (self.build / "test_programs.txt").read_text().splitlines():
             if line.count("|") != 3:
                 continue
-            target, path, labels, libraries = line.split("|")
-            program = Program(target, pathlib.Path(path), tuple(labels.split(",")), tuple(libraries.split(",")))
+            program = program_of(line, self.build)
             if set(program.labels) & set(LABELS) and not FRONT_END & set(program.libraries):
                 programs.append(program)
         return programs

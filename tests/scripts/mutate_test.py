@@ -90,6 +90,11 @@ class Verdicts(unittest.TestCase):
         self.assertEqual(len(drawn), 50)
         self.assertGreaterEqual(len(mutate.draw(ROOT, files, None, 1)), 200)
 
+    def test_every_worker_runs_the_programs_of_its_own_build(self):
+        line = "unit_core|/a/worker1/build/t/unit_core|unit|memstrata::core"
+        program = mutate.program_of(line, pathlib.Path("/a/worker1/build"))
+        self.assertEqual(pathlib.Path("/a/worker0/build") / program.path, pathlib.Path("/a/worker0/build/t/unit_core"))
+
     def test_programs_of_the_layer_come_first_and_those_of_the_tool_never(self):
         def program(name, label, *libraries):
             return mutate.Program(name, pathlib.Path(name), (label,), libraries)
