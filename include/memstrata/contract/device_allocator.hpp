@@ -28,8 +28,9 @@ class DeviceAllocator {
   [[nodiscard]] virtual Result<DeviceAddress> allocate(Bytes bytes, Bytes alignment) = 0;
 
   /// The one terminal release, of a live allocation of this very mechanism with the same size and alignment,
-  /// and never twice. "Unchanged" means that nothing at all happened; anything in between is "partial".
-  [[nodiscard]] virtual MechanismRelease release(const AllocationSpan& allocation) noexcept = 0;
+  /// and never twice. "Unchanged" means that nothing at all happened; anything in between is "partial". It is not
+  /// expected to throw; where foreign code does, whoever owns the allocation treats all of it as held.
+  [[nodiscard]] virtual MechanismRelease release(const AllocationSpan& allocation) = 0;
 
   /// The device; never changes, needs no lock.
   [[nodiscard]] virtual DeviceKey device() const noexcept = 0;

@@ -1,87 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstdint>
 #include <optional>
-#include <string_view>
 #include <utility>
 #include <variant>
 
 #include "memstrata/core/bytes.hpp"
 #include "memstrata/core/error/error_text.hpp"
 #include "memstrata/core/identity.hpp"
+#include "memstrata/core/release_state.hpp"
 
 namespace memstrata {
-
-/// Where the memory of one allocation is, from the owner's point of view. "Terminal": no further change without
-/// help from outside.
-enum class AllocationReleaseState : std::uint8_t {
-  live,
-  queued,
-  partially_unmapped,
-  released,
-  device_lost,
-  quarantined,
-};
-
-/// Whether somebody still owns bytes in this state.
-[[nodiscard]] constexpr bool retains_ownership(AllocationReleaseState state) noexcept {
-  return state != AllocationReleaseState::released;
-}
-
-/// Whether the allocator may still be called for this allocation.
-[[nodiscard]] constexpr bool permits_allocator_call(AllocationReleaseState state) noexcept {
-  return state == AllocationReleaseState::live || state == AllocationReleaseState::queued;
-}
-
-[[nodiscard]] constexpr bool is_terminal(AllocationReleaseState state) noexcept {
-  return !permits_allocator_call(state);
-}
-
-[[nodiscard]] std::string_view to_string(AllocationReleaseState state) noexcept;
-
-/// Why a deferred release was not accepted.
-enum class DeferredEnqueueRejection : std::uint8_t { closed, full, device_lost, refused };
-[[nodiscard]] std::string_view to_string(DeferredEnqueueRejection rejection) noexcept;
-
-/// Why bytes are in quarantine.
-class QuarantineReason {
- public:
-  enum class Kind : std::uint8_t {
-    abandoned_request,
-    owner_dropped,
-    enqueue_rejected,
-    device_lost,
-    mechanism_terminated,
-    partial_release,
-    allocator_refused,
-  };
-
-  /// Any reason but a rejection by the queue, which carries the rejection.
-  explicit constexpr QuarantineReason(Kind kind) noexcept : kind_(kind) {}
-
-  [[nodiscard]] static constexpr QuarantineReason enqueue_rejected(
-      DeferredEnqueueRejection why) noexcept {
-    QuarantineReason reason(Kind::enqueue_rejected);
-    reason.rejection_ = why;
-    return reason;
-  }
-
-  [[nodiscard]] constexpr Kind kind() const noexcept { return kind_; }
-
-  [[nodiscard]] constexpr std::optional<DeferredEnqueueRejection> rejection() const noexcept {
-    return rejection_;
-  }
-
-  [[nodiscard]] friend constexpr bool operator==(QuarantineReason,
-                                                 QuarantineReason) noexcept = default;
-  /// A readable phrase; a rejection's name stands in parentheses.
-  [[nodiscard]] std::string_view phrase() const noexcept;
-
- private:
-  Kind kind_;
-  std::optional<DeferredEnqueueRejection> rejection_;
-};
 
 /// What a release did. An eager mechanism unmaps nothing and says 0, which is never a sign of failure.
 struct ReleaseAccounting {
@@ -159,12 +88,14 @@ class MechanismRelease {
 class ReleaseOutcome {
  public:
   [[nodiscard]] static ReleaseOutcome released(ReleaseAccounting accounting) noexcept {
-    return {accounting, std::nullopt};
+    return {accounting, std::nullopt, {}};
   }
 
+  /// `why` is the mechanism's own explanation, where it gave one.
   [[nodiscard]] static ReleaseOutcome retained(ReleaseAccounting accounting,
-                                               ResidualOwnership residual) noexcept {
-    return {accounting, residual};
+                                               ResidualOwnership residual,
+                                               ErrorText why = {}) noexcept {
+    return {accounting, residual, std::move(why)};
   }
 
   [[nodiscard]] AllocationReleaseState state() const noexcept {
@@ -177,12 +108,21 @@ class ReleaseOutcome {
     return residual_;
   }
 
+  /// Whether nothing is left with anybody.
+  [[nodiscard]] bool is_released() const noexcept { return !residual_.has_value(); }
+
+  /// Why the mechanism did not complete, in its own words; empty where it was not asked or completed.
+  [[nodiscard]] const ErrorText& failure() const noexcept { return failure_; }
+
  private:
-  ReleaseOutcome(ReleaseAccounting accounting, std::optional<ResidualOwnership> residual) noexcept
-      : accounting_(accounting), residual_(residual) {}
+  ReleaseOutcome(ReleaseAccounting accounting,
+                 std::optional<ResidualOwnership> residual,
+                 ErrorText why) noexcept
+      : accounting_(accounting), residual_(residual), failure_(std::move(why)) {}
 
   ReleaseAccounting accounting_;
   std::optional<ResidualOwnership> residual_;
+  ErrorText failure_;
 };
 
 /// One allocation in quarantine: charged, visible, never reused.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <compare>
 #include <cstddef>
@@ -10,6 +11,7 @@
 #include <optional>
 
 #include "memstrata/core/bytes.hpp"
+#include "memstrata/core/cache_line.hpp"
 #include "memstrata/core/tier.hpp"
 
 namespace memstrata {
@@ -60,6 +62,12 @@ struct HolderId {
   [[nodiscard]] friend constexpr auto operator<=>(HolderId, HolderId) noexcept = default;
 };
 
+/// Serial numbers that follow each other: `first`, `first` + 1, ..., `count` of them.
+struct SerialRun {
+  std::uint64_t first;
+  std::uint64_t count;
+};
+
 /// Issues serial numbers 1, 2, 3, ... and refuses for ever once the last one is gone; it never wraps and never
 /// issues the largest number. Thread-safe.
 class SerialSource {
@@ -71,18 +79,35 @@ class SerialSource {
 
   /// The next serial, or nothing when they are used up.
   [[nodiscard]] std::optional<std::uint64_t> issue() noexcept {
+    const auto run = issue_run(1);
+    return run ? std::optional(run->first) : std::nullopt;
+  }
+
+  /// Up to `most` serials at once, at least one; or nothing when they are used up. A caller that keeps some for
+  /// later asks `exhausted()` before it uses them, so that nothing is issued after the first refusal.
+  [[nodiscard]] std::optional<SerialRun> issue_run(std::uint64_t most) noexcept {
     // Relaxed: a serial only has to be unique, it publishes nothing.
     std::uint64_t next = next_.load(std::memory_order_relaxed);
+    std::uint64_t count = 0;
     do {
-      if (next == std::numeric_limits<std::uint64_t>::max()) {
+      count = std::min(most, std::numeric_limits<std::uint64_t>::max() - next);
+      if (count == 0) {
+        exhausted_.store(true, std::memory_order_relaxed);
         return std::nullopt;
       }
-    } while (!next_.compare_exchange_weak(next, next + 1, std::memory_order_relaxed));
-    return next;
+    } while (!next_.compare_exchange_weak(next, next + count, std::memory_order_relaxed));
+    return SerialRun{.first = next, .count = count};
+  }
+
+  /// Whether a request was refused because the serials are used up.
+  [[nodiscard]] bool exhausted() const noexcept {
+    return exhausted_.load(std::memory_order_relaxed);
   }
 
  private:
   std::atomic<std::uint64_t> next_{1};
+  // Not beside the counter: it is read on every allocation and written once.
+  alignas(line_pair) std::atomic<bool> exhausted_{false};
 };
 
 /// The books that are charged: equal ids mean the same ledger. Two ledgers for one device differ on purpose.
@@ -144,6 +169,8 @@ struct BindingIdentity {
 struct AllocationIdentity {
   BindingIdentity binding;
   AllocationGeneration generation;
+  /// Where the registry keeps the record: a hint for its own lookups, of no meaning to anybody else.
+  std::uint32_t place = 0;
   [[nodiscard]] friend constexpr bool operator==(AllocationIdentity,
                                                  AllocationIdentity) noexcept = default;
 };
@@ -165,6 +192,21 @@ class IdentitySource {
     }
     return Id{registry_, *serial};
   }
+
+  /// Serials for identities that are made later with `restore`.
+  [[nodiscard]] std::optional<SerialRun> issue_run(std::uint64_t most) noexcept {
+    return serials_.issue_run(most);
+  }
+
+  /// The identity of a serial that this source issued.
+  template <class Id>
+  [[nodiscard]] Id restore(std::uint64_t serial) const noexcept {
+    return Id{registry_, serial};
+  }
+
+  [[nodiscard]] bool exhausted() const noexcept { return serials_.exhausted(); }
+
+  [[nodiscard]] std::uint64_t registry() const noexcept { return registry_; }
 
  private:
   std::uint64_t registry_;

@@ -10,6 +10,7 @@
 
 #include "memstrata/contract/memory_governor.hpp"
 #include "memstrata/core/bytes.hpp"
+#include "memstrata/core/cache_line.hpp"
 #include "memstrata/core/mutex.hpp"
 #include "memstrata/core/result.hpp"
 
@@ -139,9 +140,6 @@ class TierBook {
   }
 
  private:
-  /// Two cache lines, because processors fetch them in pairs.
-  /// *Source:* Intel 64 and IA-32 Architectures Optimization Reference Manual, spatial prefetcher.
-  static constexpr std::size_t line_pair = 128;
   /// What a pause subtracts: four times the largest figure, so that the marked and the ordinary values never meet.
   static constexpr std::int64_t pause_mark = std::int64_t{1} << 62U;
   static constexpr std::int64_t lowest_unmarked = -(std::int64_t{1} << 61U);

@@ -1,0 +1,541 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "governance/binding/mechanism_record.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <limits>
+#include <list>
+#include <new>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+
+#include "governance/binding/allocation_record.hpp"
+#include "governance/binding/mechanism_gate.hpp"
+#include "governance/binding/record_table.hpp"
+#include "memstrata/contract/release.hpp"
+#include "memstrata/contract/virtual_backing.hpp"
+#include "memstrata/core/bytes.hpp"
+#include "memstrata/core/check.hpp"
+#include "memstrata/core/error/binding_error.hpp"
+#include "memstrata/core/error/error_text.hpp"
+#include "memstrata/core/error/memory_error.hpp"
+#include "memstrata/core/identity.hpp"
+#include "memstrata/core/lifecycle.hpp"
+#include "memstrata/core/log.hpp"
+#include "memstrata/core/mutex.hpp"
+#include "memstrata/core/release_state.hpp"
+#include "memstrata/core/result.hpp"
+#include "memstrata/governance/binding/mechanism_snapshot.hpp"
+
+namespace memstrata::detail {
+namespace {
+
+using State = AllocationReleaseState;
+using Event = AllocationReleaseEvent;
+
+/// Serials that a record fetches at a time, so that the registry's counter is touched once in so many allocations.
+constexpr std::uint64_t serials_at_once = 64;
+static_assert(serials_at_once - 1 <= std::numeric_limits<decltype(AllocationRecord::serials_left)>::max());
+
+/// The answer of the allocator, or why there is none.
+std::variant<MechanismRelease, ErrorText> call_release(DeviceAllocator& allocator,
+                                                       const AllocationSpan& span) noexcept {
+  try {
+    return allocator.release(span);
+  } catch (const std::exception& thrown) {
+    return ErrorText::copy(thrown.what());
+  } catch (...) {
+    return ErrorText("an exception of unknown type");
+  }
+}
+
+/// The state that `event` leads to from `queued`, which every event of a prepared release allows.
+State settled(Event event) noexcept {
+  const auto state = next(State::queued, event);
+  MEMSTRATA_VERIFY(state.has_value(),
+                   "an event that a prepared release does not allow",
+                   std::to_underlying(event));
+  return *state;
+}
+
+}  // namespace
+
+void MechanismRef::retain() const noexcept {
+  if (record_ != nullptr) {
+    record_->retain();
+  }
+}
+
+void MechanismRef::drop() const noexcept {
+  if (record_ != nullptr) {
+    record_->drop();
+  }
+}
+
+MechanismRecord::MechanismRecord(MechanismParts parts) noexcept
+    : parts_(std::move(parts)),
+      virtual_backing_(parts_.allocator->virtual_backing()),
+      shared_mapping_(parts_.allocator->shared_mapping()) {}
+
+MechanismRecord::~MechanismRecord() {
+  report_loss();
+}
+
+// Nobody refers to the mechanism any more: what it still owns is lost from sight, and somebody must hear of it.
+void MechanismRecord::report_loss() noexcept {
+  const LogSink sink = log_sink();
+  const MechanismSnapshot last = snapshot();
+  if (sink == nullptr || !last.retains_ownership()) {
+    return;
+  }
+  try {
+    const std::string text = "memstrata: mechanism #" + std::to_string(last.identity.serial()) +
+                             " of registry " + std::to_string(last.identity.registry()) +
+                             " ended while it owned " + std::to_string(last.live_allocations) +
+                             " live and " + std::to_string(last.quarantined_allocations) +
+                             " quarantined allocations (" +
+                             std::to_string(last.quarantined_bytes.value) +
+                             " bytes in quarantine); nobody can release them any more";
+    sink(LogLevel::error, text);
+  } catch (const std::exception&) {
+    sink(LogLevel::error, "memstrata: a mechanism ended while it owned allocations");
+  }
+}
+
+BindingIdentity MechanismRecord::binding_identity(std::uint64_t binding) const noexcept {
+  const IdentitySource& identities = *parts_.identities;
+  return {.id = identities.restore<BindingId>(binding),
+          .generation = identities.restore<BindingGeneration>(binding + 1),
+          .device = parts_.device,
+          .mechanism = parts_.identity,
+          .context = parts_.context->identity(),
+          .authority = parts_.authority->identity};
+}
+
+AllocationIdentity MechanismRecord::identity_of(const AllocationRecord& record) const noexcept {
+  return {.binding = binding_identity(record.binding),
+          .generation = parts_.identities->restore<AllocationGeneration>(record.generation),
+          .place = record.place};
+}
+
+BindingError MechanismRecord::refusal(MechanismLifecycle lifecycle, const char* operation) const {
+  if (lifecycle == MechanismLifecycle::device_lost) {
+    const MutexLock lock(mutex_);
+    return DeviceLost{.device = parts_.device, .reason = loss_reason_};
+  }
+  return InactiveMechanism{
+      .mechanism = parts_.identity, .lifecycle = lifecycle, .operation = operation};
+}
+
+Result<void, BindingError> MechanismRecord::begin_call(const char* operation) {
+  if (const auto refused = gate_.begin_call()) [[unlikely]] {
+    return fail(refusal(*refused, operation));
+  }
+  return {};
+}
+
+Result<AllocationRecord*, BindingError> MechanismRecord::open(std::uint64_t binding,
+                                                              Bytes bytes,
+                                                              Bytes alignment) {
+  if (parts_.identities->exhausted()) [[unlikely]] {
+    return fail(BindingError(IdentityExhausted{}));
+  }
+  const Tier tier = parts_.device.tier;
+  if (!is_power_of_two(alignment.value)) [[unlikely]] {
+    return fail(BindingError(MemoryError(InvalidRequest{
+        .tier = tier, .requested = bytes, .reason = "the alignment is not a power of two"})));
+  }
+  AllocationRecord* record = nullptr;
+  try {
+    record = table_.take();
+  } catch (const std::bad_alloc&) {
+    return fail(BindingError(MemoryError(AllocationFailed{
+        .tier = tier,
+        .requested = bytes,
+        .reason = "there is no memory for the record of the allocation; the allocator was not called"})));
+  }
+  if (record == nullptr) [[unlikely]] {
+    return fail(BindingError(MemoryError(AllocationFailed{
+        .tier = tier,
+        .requested = bytes,
+        .reason = "the books of the mechanism hold 16776960 allocations, the most that they can count; "
+                  "allocate larger pieces and divide them"})));
+  }
+  if (record->serials_left != 0) {
+    ++record->generation;
+    --record->serials_left;
+  } else if (const auto run = parts_.identities->issue_run(serials_at_once)) {
+    record->generation = run->first;
+    record->serials_left = static_cast<std::uint8_t>(run->count - 1);
+  } else {
+    table_.give_back(*record);
+    return fail(BindingError(IdentityExhausted{}));
+  }
+  record->binding = binding;
+  record->bytes = bytes;
+  record->alignment_log2 = static_cast<std::uint8_t>(std::countr_zero(alignment.value));
+  return record;
+}
+
+Result<void, BindingError> MechanismRecord::prepare(AllocationRecord& record) {
+  const MechanismLifecycle lifecycle = gate_.lifecycle();
+  if (lifecycle != MechanismLifecycle::active && lifecycle != MechanismLifecycle::retired) {
+    return fail(refusal(lifecycle, "release"));
+  }
+  constexpr RecordControl live{.state = State::live, .held = true, .pins = 0};
+  constexpr RecordControl queued{.state = State::queued, .held = true, .pins = 0};
+  std::uint64_t word = live.word();
+  if (!record.control.compare_exchange_strong(
+          word, queued.word(), std::memory_order_acq_rel, std::memory_order_acquire)) {
+    const RecordControl found = RecordControl::of(word);
+    if (found.state != State::live) {
+      return fail(BindingError(StaleAllocation{.allocation = identity_of(record)}));
+    }
+    return fail(
+        BindingError(OutstandingViews{.allocation = identity_of(record), .views = found.pins}));
+  }
+  if (const auto refused = gate_.queue_live()) [[unlikely]] {
+    // Nobody saw it queued: without a view only its owner can ask, and he is here.
+    record.control.store(live.word(), std::memory_order_release);
+    return fail(refusal(*refused, "release"));
+  }
+  return {};
+}
+
+bool MechanismRecord::let_go(AllocationRecord& record, State state) noexcept {
+  std::uint64_t word = record.control.load(std::memory_order_relaxed);
+  RecordControl after;
+  do {
+    after = {.state = state, .held = false, .pins = RecordControl::of(word).pins};
+  } while (!record.control.compare_exchange_weak(
+      word, after.word(), std::memory_order_acq_rel, std::memory_order_relaxed));
+  return after.pins != 0;
+}
+
+void MechanismRecord::drop_owner(AllocationRecord& record) noexcept {
+  bool kept_by_views = false;
+  {
+    const MutexLock lock(mutex_);
+    if (gate_.drop_live()) {
+      // Lost or terminated: it stays as it is until the end of the context is confirmed.
+      kept_by_views = let_go(record, State::live);
+    } else {
+      enter_quarantine(
+          record, QuarantineReason(QuarantineReason::Kind::owner_dropped), record.bytes);
+      kept_by_views = let_go(record, *next(State::live, Event::drop_owner));
+    }
+  }
+  if (!kept_by_views) {
+    drop();
+  }
+}
+
+ReleaseOutcome MechanismRecord::release(AllocationRecord& record) noexcept {
+  const MechanismLifecycle lifecycle = gate_.lifecycle();
+  if (lifecycle == MechanismLifecycle::device_lost) {
+    return retain_prepared(
+        record, Event::lose_device, QuarantineReason(QuarantineReason::Kind::device_lost));
+  }
+  if (lifecycle == MechanismLifecycle::terminated) {
+    return retain_prepared(
+        record, Event::refuse, QuarantineReason(QuarantineReason::Kind::mechanism_terminated));
+  }
+  const AllocationSpan span = record.span();
+  auto answer = call_release(*parts_.allocator, span);
+  if (auto* const thrown = std::get_if<ErrorText>(&answer)) {
+    return quarantine(record,
+                      settled(Event::abort_release),
+                      QuarantineReason(QuarantineReason::Kind::release_aborted),
+                      {.allocation_bytes = span.bytes, .unmapped_bytes = {}},
+                      span.bytes,
+                      std::move(*thrown));
+  }
+  const MechanismRelease::Kind& kind = std::get<MechanismRelease>(answer).kind();
+  if (const auto* complete = std::get_if<MechanismRelease::Complete>(&kind)) {
+    record.control.store(RecordControl{.state = settled(Event::complete)}.word(),
+                         std::memory_order_release);
+    table_.give_back(record);
+    return ReleaseOutcome::released(
+        {.allocation_bytes = span.bytes, .unmapped_bytes = complete->unmapped});
+  }
+  if (const auto* partial = std::get_if<MechanismRelease::Partial>(&kind)) {
+    return quarantine(record,
+                      settled(Event::stop_midway),
+                      QuarantineReason(QuarantineReason::Kind::partial_release),
+                      {.allocation_bytes = span.bytes, .unmapped_bytes = partial->unmapped},
+                      partial->retained,
+                      partial->why);
+  }
+  return quarantine(record,
+                    settled(Event::refuse),
+                    QuarantineReason(QuarantineReason::Kind::allocator_refused),
+                    {.allocation_bytes = span.bytes, .unmapped_bytes = {}},
+                    span.bytes,
+                    std::get<MechanismRelease::Unchanged>(kind).why);
+}
+
+ReleaseOutcome MechanismRecord::retain_prepared(AllocationRecord& record,
+                                                Event event,
+                                                QuarantineReason reason) noexcept {
+  return quarantine(record,
+                    settled(event),
+                    reason,
+                    {.allocation_bytes = record.bytes, .unmapped_bytes = {}},
+                    record.bytes,
+                    {});
+}
+
+// The record's final state first, then the end of the operation: no operations means that ownership is settled.
+ReleaseOutcome MechanismRecord::quarantine(AllocationRecord& record,
+                                           State state,
+                                           QuarantineReason reason,
+                                           ReleaseAccounting accounting,
+                                           Bytes retained,
+                                           ErrorText why) noexcept {
+  const ResidualOwnership residual{.state = state,
+                                   .reason = reason,
+                                   .retained_bytes = retained,
+                                   .address = record.address,
+                                   .alignment = record.span().alignment};
+  {
+    const MutexLock lock(mutex_);
+    enter_quarantine(record, reason, retained);
+    static_cast<void>(let_go(record, state));  // a prepared release has no views
+    gate_.settle(1);
+  }
+  return ReleaseOutcome::retained(accounting, residual, std::move(why));
+}
+
+void MechanismRecord::enter_quarantine(AllocationRecord& record,
+                                       QuarantineReason reason,
+                                       Bytes retained) noexcept {
+  record.reason = reason;
+  record.retained = retained;
+  ++quarantined_count_;
+  ++table_.quarantined_in_block(record.place);
+  quarantined_low_ += retained.value;
+  quarantined_high_ += quarantined_low_ < retained.value ? 1 : 0;
+}
+
+void MechanismRecord::leave_quarantine(AllocationRecord& record) noexcept {
+  MEMSTRATA_VERIFY(quarantined_count_ != 0, "a record leaves an empty quarantine", record.place);
+  --quarantined_count_;
+  --table_.quarantined_in_block(record.place);
+  quarantined_high_ -= quarantined_low_ < record.retained.value ? 1 : 0;
+  quarantined_low_ -= record.retained.value;
+}
+
+void MechanismRecord::settle(std::uint64_t released, std::uint64_t handled) noexcept {
+  if (released != 0) {
+    gate_.settle(released);
+  }
+  if (handled != 0 && references_.fetch_sub(handled, std::memory_order_acq_rel) == handled) {
+    delete this;  // NOLINT(cppcoreguidelines-owning-memory): the count is the owner
+  }
+}
+
+Result<void, BindingError> MechanismRecord::pin(AllocationRecord& record,
+                                                std::uint64_t generation) {
+  std::uint64_t word = record.control.load(std::memory_order_acquire);
+  do {
+    const RecordControl control = RecordControl::of(word);
+    if (control.state != State::live || record.generation != generation) {
+      return fail(BindingError(StaleAllocation{.allocation = identity_of(record)}));
+    }
+    MEMSTRATA_VERIFY(control.pins != std::numeric_limits<std::uint32_t>::max(),
+                     "an allocation has too many views",
+                     control.pins);
+  } while (!record.control.compare_exchange_weak(
+      word, word + 1, std::memory_order_acq_rel, std::memory_order_acquire));
+  return {};
+}
+
+void MechanismRecord::pin_again(AllocationRecord& record) noexcept {
+  const auto before = RecordControl::of(record.control.fetch_add(1, std::memory_order_relaxed));
+  MEMSTRATA_VERIFY(before.pins != 0 && before.pins != std::numeric_limits<std::uint32_t>::max(),
+                   "a view was copied that is not there, or there are too many",
+                   before.pins);
+}
+
+void MechanismRecord::unpin(AllocationRecord& record) noexcept {
+  const auto before = RecordControl::of(record.control.fetch_sub(1, std::memory_order_acq_rel));
+  MEMSTRATA_VERIFY(before.pins != 0, "a view ended twice", record.place, record.generation);
+  if (before.pins == 1 && !before.held) {
+    if (before.state == State::released) {
+      table_.give_back(record);  // reconciled while this view was there
+    }
+    drop();
+  }
+}
+
+bool MechanismRecord::owns(const AllocationIdentity& identity) const noexcept {
+  return identity.binding.mechanism == parts_.identity;
+}
+
+Result<AllocationRecord*, BindingError> MechanismRecord::find_quarantined(
+    const AllocationIdentity& identity) {
+  AllocationRecord* const record = table_.find(identity.place);
+  if (!owns(identity) || record == nullptr || !is_quarantine(record->state().state) ||
+      record->generation != identity.generation.serial()) {
+    return fail(BindingError(StaleAllocation{.allocation = identity}));
+  }
+  return record;
+}
+
+Result<AllocationRecord*, BindingError> MechanismRecord::reclaim(
+    const AllocationIdentity& identity) {
+  const MechanismLifecycle lifecycle = gate_.lifecycle();
+  if (lifecycle != MechanismLifecycle::active && lifecycle != MechanismLifecycle::retired) {
+    return fail(refusal(lifecycle, "reclaim"));
+  }
+  std::optional<MechanismLifecycle> refused;
+  {
+    const MutexLock lock(mutex_);
+    MEMSTRATA_TRY(AllocationRecord* const record, find_quarantined(identity));
+    const RecordControl control = record->state();
+    if (!next(control.state, Event::reclaim) || !record->reason.permits_reclaim()) {
+      return fail(BindingError(NotReclaimable{
+          .allocation = identity, .state = control.state, .reason = record->reason}));
+    }
+    if (control.pins != 0) {
+      return fail(BindingError(OutstandingViews{.allocation = identity, .views = control.pins}));
+    }
+    refused = gate_.queue_reclaimed();
+    if (!refused) {
+      leave_quarantine(*record);
+      retain();
+      record->control.store(RecordControl{.state = State::queued, .held = true, .pins = 0}.word(),
+                            std::memory_order_release);
+      return record;
+    }
+  }
+  return fail(refusal(*refused, "reclaim"));
+}
+
+Result<void, BindingError> MechanismRecord::reconcile(const AllocationIdentity& identity) {
+  const MutexLock lock(mutex_);
+  if (gate_.lifecycle() == MechanismLifecycle::terminated) {
+    return fail(BindingError(InactiveMechanism{.mechanism = parts_.identity,
+                                               .lifecycle = MechanismLifecycle::terminated,
+                                               .operation = "reconcile"}));
+  }
+  MEMSTRATA_TRY(AllocationRecord* const record, find_quarantined(identity));
+  leave_quarantine(*record);
+  if (!let_go(*record, State::released)) {
+    table_.give_back(*record);
+  }
+  return {};
+}
+
+void MechanismRecord::count_prefix(Bytes bytes) noexcept {
+  const MutexLock lock(mutex_);
+  ++prefix_count_;
+  prefix_bytes_ = saturating_add(prefix_bytes_, bytes);
+}
+
+void MechanismRecord::drop_prefix(std::list<PrefixKeepsake>& one) noexcept {
+  const Bytes bytes = one.front().bytes;
+  {
+    const MutexLock lock(mutex_);
+    if (gate_.lifecycle() == MechanismLifecycle::device_lost) {
+      keepsakes_.splice(keepsakes_.end(), one);  // its teardown would call a device that is lost
+      return;
+    }
+    --prefix_count_;
+    prefix_bytes_ = saturating_sub(prefix_bytes_, bytes);
+  }
+  one.clear();
+}
+
+ErrorText MechanismRecord::invalidate(ErrorText reason) noexcept {
+  const MutexLock lock(mutex_);
+  if (gate_.apply(MechanismEvent::invalidate_device) == MechanismLifecycle::device_lost) {
+    std::swap(loss_reason_, reason);
+  }
+  return reason;
+}
+
+void MechanismRecord::terminate(std::list<PrefixKeepsake>& keepsakes) noexcept {
+  const MutexLock lock(mutex_);
+  gate_.terminate();
+  quarantined_count_ = 0;
+  quarantined_low_ = 0;
+  quarantined_high_ = 0;
+  for (const PrefixKeepsake& each : keepsakes_) {
+    --prefix_count_;
+    prefix_bytes_ = saturating_sub(prefix_bytes_, each.bytes);
+  }
+  keepsakes.splice(keepsakes.end(), keepsakes_);
+}
+
+MechanismSnapshot MechanismRecord::snapshot() const noexcept {
+  const MutexLock lock(mutex_);
+  const GateFigures now = gate_.figures();
+  return {.identity = parts_.identity,
+          .device = parts_.device,
+          .provider_context = parts_.context->identity(),
+          .authority = parts_.authority->identity,
+          .coherence = parts_.coherence,
+          .lifecycle = now.lifecycle,
+          .live_allocations = now.live,
+          .active_operations = now.active_operations(),
+          .queued_releases = now.queued,
+          .quarantined_allocations = quarantined_count_,
+          .quarantined_bytes =
+              Bytes{quarantined_high_ != 0 ? std::numeric_limits<std::uint64_t>::max()
+                                           : quarantined_low_},
+          .shared_prefixes = prefix_count_,
+          .shared_prefix_bytes = prefix_bytes_};
+}
+
+std::uint64_t MechanismRecord::quarantined_count() const noexcept {
+  const MutexLock lock(mutex_);
+  return quarantined_count_;
+}
+
+// Block by block, so that the mutex is held for a few microseconds at a time, whatever the number of records.
+QuarantinedAllocations MechanismRecord::quarantined() const {
+  QuarantinedAllocations list(parts_.identity.registry(),
+                              parts_.device,
+                              parts_.identity,
+                              parts_.context->identity(),
+                              parts_.authority->identity);
+  auto& entries = list.entries_;
+  entries.reserve(quarantined_count() + RecordTable::block_records);
+  for (std::uint32_t first = 0; first < table_.carved(); first += RecordTable::block_records) {
+    if (const std::size_t room = entries.size() + RecordTable::block_records; room > entries.capacity()) {
+      entries.reserve(std::max(room, 2 * entries.capacity()));
+    }
+    const MutexLock lock(mutex_);
+    if (gate_.lifecycle() == MechanismLifecycle::terminated) {
+      entries.clear();
+      break;
+    }
+    std::uint32_t left = table_.quarantined_in_block(first);
+    for (std::uint32_t place = first; left != 0; ++place) {
+      const AllocationRecord& record = *table_.find(place);
+      const State state = record.state().state;
+      if (is_quarantine(state)) {
+        entries.push_back({.generation = record.generation,
+                           .binding = record.binding,
+                           .address = record.address,
+                           .bytes = record.bytes,
+                           .retained = record.retained,
+                           .place = record.place,
+                           .alignment_log2 = record.alignment_log2,
+                           .state = state,
+                           .reason = record.reason});
+        --left;
+      }
+    }
+  }
+  return list;
+}
+
+}  // namespace memstrata::detail
