@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "memstrata/governance/host_timeline.hpp"
 
-#include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <utility>
 
@@ -14,11 +14,38 @@
 
 namespace memstrata {
 
-/// How far the steps are; fences outlive the timeline with it.
+/// How far the steps are, in one word, so that no fence is ever seen to end twice: the number of the last step that
+/// has ended above two bits that say what the steps after it are. Fences outlive the timeline with it.
 struct HostTimeline::Progress {
-  std::atomic<std::uint64_t> completed{0};
-  std::atomic<FenceState> rest{FenceState::pending};  ///< What the steps after `completed` are.
+  static constexpr unsigned rest_bits = 2;
+
+  [[nodiscard]] static constexpr std::uint64_t word(std::uint64_t completed,
+                                                    FenceState rest) noexcept {
+    return (completed << rest_bits) | std::to_underlying(rest);
+  }
+
+  [[nodiscard]] static constexpr std::uint64_t completed(std::uint64_t word) noexcept {
+    return word >> rest_bits;
+  }
+
+  [[nodiscard]] static constexpr FenceState rest(std::uint64_t word) noexcept {
+    return static_cast<FenceState>(word & ((1U << rest_bits) - 1));
+  }
+
+  /// Ends every step that is pending in the same way, unless an earlier call did.
+  void end_rest(FenceState how) noexcept {
+    std::uint64_t now = at.load(std::memory_order_relaxed);
+    while (
+        rest(now) == FenceState::pending &&
+        !at.compare_exchange_weak(
+            now, word(completed(now), how), std::memory_order_release, std::memory_order_relaxed)) {
+    }
+  }
+
+  std::atomic<std::uint64_t> at{word(0, FenceState::pending)};
 };
+
+static_assert(std::to_underlying(FenceState::lost) < (1U << 2U));
 
 class HostTimeline::StepFence final : public Fence {
  public:
@@ -27,9 +54,8 @@ class HostTimeline::StepFence final : public Fence {
 
   [[nodiscard]] FenceState state() const noexcept override {
     // Acquire: the work of a step that is seen completed is seen as well.
-    return progress_->completed.load(std::memory_order_acquire) >= step_
-               ? FenceState::completed
-               : progress_->rest.load(std::memory_order_acquire);
+    const std::uint64_t now = progress_->at.load(std::memory_order_acquire);
+    return Progress::completed(now) >= step_ ? FenceState::completed : Progress::rest(now);
   }
 
  private:
@@ -39,7 +65,8 @@ class HostTimeline::StepFence final : public Fence {
 
 HostTimeline::HostTimeline()
     : progress_(std::make_shared<Progress>()),
-      last_(std::make_shared<StepFence>(progress_, std::uint64_t{0})) {}
+      last_(std::make_shared<StepFence>(progress_, std::uint64_t{0})),
+      endless_(std::make_shared<StepFence>(progress_, std::numeric_limits<std::uint64_t>::max())) {}
 
 std::uint64_t HostTimeline::submit() {
   for (;;) {
@@ -57,19 +84,21 @@ std::uint64_t HostTimeline::submit() {
 void HostTimeline::complete(std::uint64_t step) noexcept {
   const std::uint64_t known = submitted();
   MEMSTRATA_VERIFY(step <= known, "a step ends that was never submitted", step, known);
-  std::uint64_t before = progress_->completed.load(std::memory_order_relaxed);
-  while (before < step && !progress_->completed.compare_exchange_weak(
-                              before, step, std::memory_order_release, std::memory_order_relaxed)) {
+  std::uint64_t now = progress_->at.load(std::memory_order_relaxed);
+  while (Progress::rest(now) == FenceState::pending && Progress::completed(now) < step &&
+         !progress_->at.compare_exchange_weak(now,
+                                              Progress::word(step, FenceState::pending),
+                                              std::memory_order_release,
+                                              std::memory_order_relaxed)) {
   }
 }
 
 void HostTimeline::fail() noexcept {
-  FenceState pending = FenceState::pending;
-  progress_->rest.compare_exchange_strong(pending, FenceState::failed, std::memory_order_release);
+  progress_->end_rest(FenceState::failed);
 }
 
 void HostTimeline::lose() noexcept {
-  progress_->rest.store(FenceState::lost, std::memory_order_release);
+  progress_->end_rest(FenceState::lost);
 }
 
 std::uint64_t HostTimeline::submitted() const noexcept {
@@ -78,12 +107,14 @@ std::uint64_t HostTimeline::submitted() const noexcept {
 }
 
 std::uint64_t HostTimeline::completed() const noexcept {
-  return progress_->completed.load(std::memory_order_acquire);
+  return Progress::completed(progress_->at.load(std::memory_order_acquire));
 }
 
 Result<void> HostTimeline::record(FenceSet& into) {
+  const bool lost =
+      Progress::rest(progress_->at.load(std::memory_order_acquire)) == FenceState::lost;
   const MutexLock lock(mutex_);
-  into.add(last_);
+  into.add(lost ? endless_ : last_);
   return {};
 }
 

@@ -37,8 +37,9 @@ struct FencedReleaseQueueOptions {
   /// *Source:* 250 us, the interval of the earlier system; a decode step of a model takes milliseconds.
   std::chrono::nanoseconds poll_interval = std::chrono::microseconds(250);
   const Clock* clock = &steady_clock();  ///< Of the deadlines; outlives the queue.
-  /// Called with no lock held when the queue has become empty, on the thread that found it so; false asks to be
-  /// called again at the next poll that finds it empty. Not called after the device was lost. Must not throw.
+  /// Called with no lock held when the queue has become empty, on the thread that found it so, by one thread at a
+  /// time; false, or an exception, asks to be called again at the next poll that finds it empty. Not called after
+  /// the device was lost or pending releases were abandoned. A worker may still be in it when the queue is gone.
   std::move_only_function<bool()> on_idle;
 };
 
@@ -52,6 +53,22 @@ enum class ReleaseQueueState : std::uint8_t {
 
 [[nodiscard]] std::string_view to_string(ReleaseQueueState state) noexcept;
 
+enum class ReleaseQueueEvent : std::uint8_t { close, close_after_drain, lose_device };
+
+/// The state after `event`, which may be the same one. Nothing leads back to `open` or out of `device_lost`.
+[[nodiscard]] constexpr ReleaseQueueState next(ReleaseQueueState state,
+                                               ReleaseQueueEvent event) noexcept {
+  switch (event) {
+    case ReleaseQueueEvent::close:
+      return state == ReleaseQueueState::device_lost ? state : ReleaseQueueState::closed;
+    case ReleaseQueueEvent::close_after_drain:
+      return state == ReleaseQueueState::open ? ReleaseQueueState::draining : state;
+    case ReleaseQueueEvent::lose_device:
+      return ReleaseQueueState::device_lost;
+  }
+  std::unreachable();
+}
+
 /// What a queue has done since it was made.
 struct ReleaseQueueCounters {
   std::uint64_t accepted = 0;
@@ -62,17 +79,18 @@ struct ReleaseQueueCounters {
 };
 
 /// A provider's release queue: each release waits until the device work that was submitted before it has ended, and
-/// is then executed in order, with no lock held, by whoever polls. `enqueue` records the marks, takes the pin and
+/// is then executed in order, with no lock held, by whoever polls. `enqueue` takes the pin, records the marks and
 /// returns; it never waits for the device.
 ///
 /// Releases run first in, first out: one whose fences are pending holds back those behind it, as the streams that
 /// they wait for do anyway. One whose fence failed goes to quarantine with `fence_failed`; a lost fence is the loss
-/// of the device. Thread-safe; callbacks may call back.
+/// of the device. A pin ends after the books are settled and the marks are ended. Thread-safe; callbacks may call
+/// back, and may destroy the queue.
 ///
 /// Destroying the queue neither frees nor blocks: what is pending goes to quarantine as abandoned, unless
-/// `close_after_drain` was called and a worker is there, which then ends the work. After the loss of the device the
-/// fences that were pending are kept as long as the queue, because ending them would call the device: destroy it
-/// after the end of the context was confirmed.
+/// `close_after_drain` was called and a worker is there, which then ends the work. After the loss of the device all
+/// marks that are left are kept as long as the queue, because ending them would call the device: destroy it after
+/// the end of the context was confirmed.
 class FencedReleaseQueue final : public DeferredReleaseQueue {
  public:
   /// Throws std::bad_alloc, and std::system_error if the worker cannot be started.
@@ -84,7 +102,8 @@ class FencedReleaseQueue final : public DeferredReleaseQueue {
   ~FencedReleaseQueue() override;
 
   /// Rejections: closed, device_lost, full; refused if no mark could be recorded, no pin be taken, or there is no
-  /// memory for the entry. The request stays with the caller then.
+  /// memory for the entry. The request stays with the caller then. A queue that is closed or lost calls nobody. An
+  /// empty request stops the program.
   [[nodiscard]] std::optional<DeferredEnqueueRejection> enqueue(
       PreparedAllocationRelease&& request) override;
 
@@ -102,12 +121,13 @@ class FencedReleaseQueue final : public DeferredReleaseQueue {
   void close() noexcept;
 
   /// Goes on taking what teardown produces until the queue is destroyed; with a worker the work is then ended all
-  /// the same. No effect on a queue that is closed or lost.
+  /// the same, also after a later `close`. No effect on a queue that is closed or lost.
   void close_after_drain() noexcept;
 
   /// The device is lost: no fence is asked and no allocator called from the return of this on, and every pending
   /// release is settled as lost, so that its context can become quiet. Waits for a release that another thread is
-  /// executing right now. Nothing is refunded.
+  /// executing right now, unless that release itself calls this: the rest is then settled as soon as it returns.
+  /// Nothing is refunded.
   void mark_device_lost() noexcept;
 
   [[nodiscard]] ReleaseQueueState state() const noexcept;

@@ -39,11 +39,13 @@ class HostTimeline final : public FenceSource {
   /// One more step, which uses memory from now on. Its number: 1, 2, 3, ... Throws std::bad_alloc, with nothing
   /// changed. Recording allocates nothing.
   std::uint64_t submit();
-  /// Every step up to `step` has ended.
+  /// Every step up to `step`, which was submitted, has ended. No effect after `fail` or `lose`.
   void complete(std::uint64_t step) noexcept;
-  /// Steps that have not ended yet never will, in an orderly way: their fences fail.
+  /// Steps that have not ended yet, and later ones, never will in an orderly way: their fences fail. No effect after
+  /// `lose`.
   void fail() noexcept;
-  /// The device that the timeline stands for is lost.
+  /// The device that the timeline stands for is lost: fences that are pending are lost, and so is every fence that is
+  /// recorded later. No effect after `fail`.
   void lose() noexcept;
 
   [[nodiscard]] std::uint64_t submitted() const noexcept;
@@ -59,6 +61,7 @@ class HostTimeline final : public FenceSource {
   mutable Mutex mutex_;
   std::uint64_t submitted_ MEMSTRATA_GUARDED_BY(mutex_) = 0;
   std::shared_ptr<Fence> last_ MEMSTRATA_GUARDED_BY(mutex_);  // of the last step
+  std::shared_ptr<Fence> endless_;                            // of a step after all others
 };
 
 }  // namespace memstrata
