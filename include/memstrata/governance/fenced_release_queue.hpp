@@ -28,11 +28,11 @@ enum class ReleasePolling : std::uint8_t {
 
 /// What a queue is made of. The defaults make one that waits for nothing and takes everything.
 struct FencedReleaseQueueOptions {
-  std::shared_ptr<FenceSource> fences;             ///< Null: a release may run at once.
-  std::shared_ptr<ProviderContextPinSource> pins;  ///< Null: no pins. Else one for each release.
+  std::shared_ptr<FenceSource> fences = nullptr;             ///< Null: a release may run at once.
+  std::shared_ptr<ProviderContextPinSource> pins = nullptr;  ///< Null: none. Else one each.
   /// Most releases that are pending at once; nothing: as many as come. A refusal puts memory into quarantine, so
   /// that a bound is for callers that can wait.
-  std::optional<std::size_t> capacity;
+  std::optional<std::size_t> capacity = std::nullopt;
   ReleasePolling polling = ReleasePolling::by_hand;
   /// *Source:* 250 us, the interval of the earlier system; a decode step of a model takes milliseconds.
   std::chrono::nanoseconds poll_interval = std::chrono::microseconds(250);
@@ -40,7 +40,7 @@ struct FencedReleaseQueueOptions {
   /// Called with no lock held when the queue has become empty, on the thread that found it so, by one thread at a
   /// time; false, or an exception, asks to be called again at the next poll that finds it empty. Not called after
   /// the device was lost or pending releases were abandoned. A worker may still be in it when the queue is gone.
-  std::move_only_function<bool()> on_idle;
+  std::move_only_function<bool()> on_idle = nullptr;
 };
 
 /// Whether a queue takes releases.
