@@ -54,6 +54,15 @@ class MechanismGate {
     return std::nullopt;
   }
 
+  /// Counts a call that tears something down, whatever the lifecycle is; the caller keeps it from changing to lost.
+  void begin_teardown() noexcept {
+    const std::uint64_t before = word_.fetch_add(one_call, std::memory_order_acquire);
+    MEMSTRATA_VERIFY(calls_of(before) < most_calls,
+                     "too many calls in flight on one mechanism",
+                     calls_of(before),
+                     most_calls);
+  }
+
   void end_call() noexcept { word_.fetch_sub(one_call, std::memory_order_release); }
 
   /// A call ends and has made an allocation.

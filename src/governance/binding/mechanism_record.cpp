@@ -441,16 +441,25 @@ void MechanismRecord::count_prefix(Bytes bytes) noexcept {
 
 void MechanismRecord::drop_prefix(std::list<PrefixKeepsake>& one) noexcept {
   const Bytes bytes = one.front().bytes;
+  bool is_operation = false;
   {
     const MutexLock lock(mutex_);
-    if (gate_.lifecycle() == MechanismLifecycle::device_lost) {
+    const MechanismLifecycle lifecycle = gate_.lifecycle();
+    if (lifecycle == MechanismLifecycle::device_lost) {
       keepsakes_.splice(keepsakes_.end(), one);  // its teardown would call a device that is lost
       return;
     }
     --prefix_count_;
     prefix_bytes_ = saturating_sub(prefix_bytes_, bytes);
+    is_operation = lifecycle != MechanismLifecycle::terminated;
+    if (is_operation) {
+      gate_.begin_teardown();  // the end of the context cannot be confirmed while it runs
+    }
   }
   one.clear();
+  if (is_operation) {
+    gate_.end_call();
+  }
 }
 
 ErrorText MechanismRecord::invalidate(ErrorText reason) noexcept {
@@ -467,9 +476,11 @@ void MechanismRecord::terminate(std::list<PrefixKeepsake>& keepsakes) noexcept {
   quarantined_count_ = 0;
   quarantined_low_ = 0;
   quarantined_high_ = 0;
-  for (const PrefixKeepsake& each : keepsakes_) {
+  for (PrefixKeepsake& each : keepsakes_) {
     --prefix_count_;
     prefix_bytes_ = saturating_sub(prefix_bytes_, each.bytes);
+    retain();
+    each.mechanism = MechanismRef(this);  // whoever removes the mechanism meanwhile does not end it yet
   }
   keepsakes.splice(keepsakes.end(), keepsakes_);
 }

@@ -33,6 +33,7 @@ namespace memstrata::detail {
 /// Physical bytes that a bound prefix keeps. In a list, so that it moves to the keepsakes of a lost mechanism
 /// without an allocation.
 struct PrefixKeepsake {
+  MechanismRef mechanism;  // outlives the prefix; set when the mechanism gives up what it kept
   std::shared_ptr<SharedDevicePrefix> prefix;
   Bytes bytes;
 };
