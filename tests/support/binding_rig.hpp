@@ -3,9 +3,12 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <memory>
 #include <mutex>
+#include <stdexcept>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -28,6 +31,24 @@ template <class T, class E>
   if constexpr (!std::is_void_v<T>) {
     return *std::move(result);
   }
+}
+
+/// As `must`, where only the success matters.
+template <class T, class E>
+void must_do(Result<T, E> result) {
+  static_cast<void>(must(std::move(result)));
+}
+
+/// The alternative that the error of a result must be.
+template <class Alternative, class T>
+[[nodiscard]] Alternative refusal(const Result<T, BindingError>& result) {
+  if (result) {
+    throw std::runtime_error("unexpected success");
+  }
+  if (const auto* error = result.error().template as<Alternative>()) {
+    return *error;
+  }
+  throw std::runtime_error("unexpected: " + result.error().message());
 }
 
 /// Who was destroyed, in order. Thread-safe.

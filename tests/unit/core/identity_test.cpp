@@ -67,6 +67,45 @@ TEST(SerialSource, IsUsedUpForEverAndNeverIssuesTheLargestNumber) {
   EXPECT_EQ(source.issue(), std::nullopt);
 }
 
+//
+TEST(SerialSource, IsExhaustedOnlyAfterTheFirstRefusal) {
+  SerialSource source(largest - 1);
+  EXPECT_FALSE(source.exhausted());
+  ASSERT_TRUE(source.issue().has_value());
+  EXPECT_FALSE(source.exhausted());
+
+  ASSERT_FALSE(source.issue().has_value());
+
+  EXPECT_TRUE(source.exhausted());
+}
+
+TEST(SerialSource, ARunFollowsTheSerialsBeforeIt) {
+  SerialSource source;
+  ASSERT_EQ(source.issue(), 1U);
+
+  const auto run = source.issue_run(5);
+
+  ASSERT_TRUE(run.has_value());
+  EXPECT_EQ(run->first, 2U);
+  EXPECT_EQ(run->count, 5U);
+  EXPECT_EQ(source.issue(), 7U);
+}
+
+//
+TEST(SerialSource, TheLastRunIsCutAndNeverHoldsTheLargestNumber) {
+  SerialSource source(largest - 3);
+
+  const auto run = source.issue_run(64);
+
+  ASSERT_TRUE(run.has_value());
+  EXPECT_EQ(run->first, largest - 3);
+  EXPECT_EQ(run->count, 3U);
+  EXPECT_FALSE(source.exhausted());
+  EXPECT_FALSE(source.issue_run(64).has_value());
+  EXPECT_FALSE(source.issue_run(1).has_value());
+  EXPECT_TRUE(source.exhausted());
+}
+
 TEST(SerialSource, ThreadsNeverGetTheSameNumber) {
   constexpr std::size_t threads = 4;
   constexpr std::size_t each = 2000;
@@ -115,6 +154,19 @@ TEST(IdentitySource, NoTwoIdentitiesOfOneRegistryShareASerial) {
   EXPECT_EQ(mechanism->serial(), 2U);
   EXPECT_EQ(binding->serial(), 3U);
   EXPECT_EQ(binding->registry(), 3U);
+}
+
+TEST(IdentitySource, AnIdentityIsRestoredFromASerialOfARun) {
+  IdentitySource source(3);
+
+  const auto run = source.issue_run(2);
+
+  ASSERT_TRUE(run.has_value());
+  const auto restored = source.restore<AllocationGeneration>(run->first + 1);
+  EXPECT_EQ(restored.registry(), 3U);
+  EXPECT_EQ(restored.serial(), 2U);
+  EXPECT_EQ(source.issue<BindingId>()->serial(), 3U);
+  EXPECT_FALSE(source.exhausted());
 }
 
 TEST(IdentitySource, EqualSerialsOfTwoRegistriesAreDifferentIdentities) {
