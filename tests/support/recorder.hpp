@@ -28,8 +28,8 @@ namespace memstrata::test {
 struct ReleaseAnswer {
   enum class Kind : std::uint8_t { complete, partial, unchanged, throws };
   Kind kind = Kind::complete;
-  Bytes unmapped;
-  Bytes retained;
+  Bytes unmapped{};
+  Bytes retained{};
 };
 
 /// An eager allocator over host memory that remembers what is live: a release of anything else fails the test. What
