@@ -4,6 +4,7 @@
 #include <array>
 #include <span>
 
+#include "bench_binding.hpp"
 #include "bench_buffer.hpp"
 #include "bench_growth.hpp"
 #include "bench_lease.hpp"
@@ -19,6 +20,9 @@ constexpr std::array benchmarks{
     Benchmark{.name = "lease",
               .summary = "permission against one atomic add and subtract",
               .run = bench_lease},
+    Benchmark{.name = "binding",
+              .summary = "owners, views and releases against one atomic add and subtract",
+              .run = bench_binding},
     Benchmark{.name = "pages",
               .summary = "reserving, committing and releasing pages against the same system calls",
               .run = bench_pages},

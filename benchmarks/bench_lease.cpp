@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench_lease.hpp"
 
-#include <atomic>
 #include <cstddef>
-#include <cstdint>
 #include <functional>
 #include <numeric>
 #include <utility>
@@ -17,6 +15,7 @@
 #include "memstrata/core/tier.hpp"
 #include "memstrata/governance/lease_ledger.hpp"
 #include "memstrata/governance/ledger_governor.hpp"
+#include "support/atomic_pair.hpp"
 #include "support/paired_rounds.hpp"
 #include "support/run_together.hpp"
 #include "support/targets.hpp"
@@ -24,31 +23,8 @@
 namespace memstrata::bench {
 namespace {
 
-/// Operations of a batch: long enough for the clock, shorter than a slice of the scheduler.
-constexpr std::int64_t batch = 20'000;
-constexpr std::int64_t warm_up = 2'000;
 constexpr HolderId holder{1};
 constexpr MemoryRole role = MemoryRole::kv_cache;
-
-/// A word with cache lines of its own.
-struct alignas(128) LonelyWord {
-  std::atomic<std::int64_t> value{0};
-};
-
-template <class Body>
-double warmed(Body body) {
-  for (std::int64_t run = 0; run < warm_up; ++run) {
-    body();
-  }
-  return nanoseconds_per_run(batch, body);
-}
-
-double atomic_pair(LonelyWord& word) {
-  return warmed([&word] {
-    word.value.fetch_add(64, std::memory_order_acq_rel);
-    word.value.fetch_sub(64, std::memory_order_acq_rel);
-  });
-}
 
 double lease_and_release(MemoryGovernor& governor, Tier tier) {
   return warmed([&governor, tier] {

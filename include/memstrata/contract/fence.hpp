@@ -46,6 +46,7 @@ class FenceSet {
   static constexpr std::size_t most = 4;
 
   FenceSet() noexcept = default;
+
   FenceSet(FenceSet&& other) noexcept { take(other); }
 
   FenceSet& operator=(FenceSet&& other) noexcept {

@@ -52,7 +52,8 @@ enum class ProviderContextEvent : std::uint8_t {
 
 /// The state after `event`, which may be the same one; nothing if `state` does not allow the event.
 [[nodiscard]] constexpr std::optional<ProviderContextLifecycle> next(
-    ProviderContextLifecycle state, ProviderContextEvent event) noexcept {
+    ProviderContextLifecycle state,
+    ProviderContextEvent event) noexcept {
   switch (event) {
     case ProviderContextEvent::retire:
       return state == ProviderContextLifecycle::active ? ProviderContextLifecycle::retiring : state;
@@ -72,7 +73,7 @@ enum class ProviderContextEvent : std::uint8_t {
 /// How far allocation, capabilities and release of a mechanism are known to be one thing. Recorded and reported;
 /// nothing else depends on it.
 enum class MechanismCoherence : std::uint8_t {
-  self_contained,     ///< One implementation supplies everything.
+  self_contained,  ///< One implementation supplies everything.
   trusted_composite,  ///< Whoever registered it vouches that a wrapper routes all of it to one mechanism.
 };
 

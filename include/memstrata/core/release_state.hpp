@@ -59,7 +59,8 @@ enum class AllocationReleaseEvent : std::uint8_t {
 
 /// The state after `event`, or nothing if `state` does not allow it.
 [[nodiscard]] constexpr std::optional<AllocationReleaseState> next(
-    AllocationReleaseState state, AllocationReleaseEvent event) noexcept {
+    AllocationReleaseState state,
+    AllocationReleaseEvent event) noexcept {
   using State = AllocationReleaseState;
   const auto from = [state](State wanted, State then) {
     return state == wanted ? std::optional(then) : std::nullopt;
@@ -131,6 +132,7 @@ class QuarantineReason {
 
   [[nodiscard]] friend constexpr bool operator==(QuarantineReason,
                                                  QuarantineReason) noexcept = default;
+
   /// Whether the allocator was never called for the record, so that a release may still be prepared.
   [[nodiscard]] constexpr bool permits_reclaim() const noexcept {
     return kind_ == Kind::abandoned_request || kind_ == Kind::owner_dropped ||

@@ -39,9 +39,10 @@ struct RecordControl {
 /// everybody who holds or pins it may read them; in quarantine they are read and written under the mechanism's
 /// mutex.
 struct alignas(64) AllocationRecord {
-  std::atomic<std::uint64_t> control{0};
+  std::atomic<std::uint64_t> control{RecordControl{}.word()};
   std::uint64_t generation = 0;  ///< Serial of the last allocation here; 0 before the first.
-  std::uint64_t binding = 0;     ///< Serial of the binding's id; its generation is the serial after it.
+  std::uint64_t binding =
+      0;  ///< Serial of the binding's id; its generation is the serial after it.
   DeviceAddress address;
   Bytes bytes;
   Bytes retained;  ///< In quarantine: what is still owned.
@@ -52,7 +53,8 @@ struct alignas(64) AllocationRecord {
   QuarantineReason reason{QuarantineReason::Kind::owner_dropped};  ///< In quarantine.
 
   [[nodiscard]] AllocationSpan span() const noexcept {
-    return {.address = address, .bytes = bytes, .alignment = Bytes{std::uint64_t{1} << alignment_log2}};
+    return {
+        .address = address, .bytes = bytes, .alignment = Bytes{std::uint64_t{1} << alignment_log2}};
   }
 
   [[nodiscard]] RecordControl state() const noexcept {
@@ -60,6 +62,7 @@ struct alignas(64) AllocationRecord {
   }
 };
 
-static_assert(sizeof(AllocationRecord) == 64, "with its handle a live allocation costs at most 128 bytes");
+static_assert(sizeof(AllocationRecord) == 64,
+              "with its handle a live allocation costs at most 128 bytes");
 
 }  // namespace memstrata::detail

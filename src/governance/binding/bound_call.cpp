@@ -2,15 +2,27 @@
 #include "governance/binding/bound_call.hpp"
 
 #include <cstdint>
+#include <exception>
 #include <limits>
 
 #include "governance/binding/mechanism_record.hpp"
 #include "memstrata/core/bytes.hpp"
 #include "memstrata/core/error/binding_error.hpp"
+#include "memstrata/core/error/error_text.hpp"
 #include "memstrata/core/result.hpp"
 #include "memstrata/governance/binding/mechanism_ref.hpp"
 
 namespace memstrata::detail {
+
+BindingError thrown_by(const char* callback) noexcept {
+  try {
+    throw;
+  } catch (const std::exception& thrown) {
+    return CallbackFailed{.callback = callback, .reason = ErrorText::copy(thrown.what())};
+  } catch (...) {
+    return CallbackFailed{.callback = callback, .reason = "an exception of unknown type"};
+  }
+}
 
 Result<BoundPin, BindingError> pin_owned(const MechanismRef& mechanism,
                                          std::uint64_t binding,

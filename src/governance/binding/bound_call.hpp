@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <exception>
 #include <functional>
 #include <optional>
 #include <span>
@@ -21,13 +20,18 @@
 
 namespace memstrata::detail {
 
+/// CallbackFailed with the text of the exception that is being handled.
+[[nodiscard]] BindingError thrown_by(const char* callback) noexcept;
+
 /// A call of the allocator or of a capability: an active operation of the mechanism until it ends.
 class BoundCall {
  public:
   /// Errors: the lifecycle.
   [[nodiscard]] static Result<BoundCall, BindingError> begin(const MechanismRef& mechanism,
                                                              const char* operation) {
-    MEMSTRATA_TRY_VOID(mechanism->begin_call(operation));
+    if (const auto refused = mechanism->gate().begin_call()) [[unlikely]] {
+      return fail(mechanism->refusal(*refused, operation));
+    }
     return BoundCall(*mechanism, operation);
   }
 
@@ -58,14 +62,13 @@ class BoundCall {
       } else {
         return *std::move(result);
       }
-    } catch (const std::exception& thrown) {
-      return fail(BindingError(
-          CallbackFailed{.callback = operation_, .reason = ErrorText::copy(thrown.what())}));
     } catch (...) {
-      return fail(BindingError(
-          CallbackFailed{.callback = operation_, .reason = "an exception of unknown type"}));
+      return fail(thrown());
     }
   }
+
+  /// What the exception that is being handled comes to.
+  [[nodiscard]] BindingError thrown() const noexcept { return thrown_by(operation_); }
 
   /// The call has made the allocation that `record` was opened for, and ends.
   void publish(AllocationRecord& record, DeviceAddress address) noexcept {

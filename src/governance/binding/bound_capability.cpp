@@ -73,15 +73,16 @@ BindingIdentity BoundVirtualBacking::binding_identity() const noexcept {
 }
 
 Result<OwningAllocation, BindingError> BoundVirtualBacking::allocate_committed(
-    Bytes bytes, Bytes alignment, std::span<const ByteRange> ranges) const {
+    Bytes bytes,
+    Bytes alignment,
+    std::span<const ByteRange> ranges) const {
   MEMSTRATA_TRY(BoundCall call, BoundCall::begin(mechanism_, "allocate_committed"));
   for (const ByteRange& range : ranges) {
     MEMSTRATA_TRY_VOID(check_range(range, bytes));
   }
   MEMSTRATA_TRY(AllocationRecord* const record, mechanism_->open(serial_, bytes, alignment));
-  auto address = call.run([&] {
-    return mechanism_->virtual_backing()->allocate_committed(bytes, alignment, ranges);
-  });
+  auto address = call.run(
+      [&] { return mechanism_->virtual_backing()->allocate_committed(bytes, alignment, ranges); });
   if (!address) {
     mechanism_->close(*record);
     return fail(std::move(address).error());
@@ -233,8 +234,9 @@ Result<BoundSharedPrefix, BindingError> BoundSharedMapping::create_shared_prefix
     Bytes bytes) const {
   MEMSTRATA_TRY(const BoundCall call, BoundCall::begin(mechanism_, "create_shared_prefix"));
   std::list<PrefixKeepsake> one(1);  // before the call, so that nothing can fail after it
-  MEMSTRATA_TRY(one.front().prefix,
-                call.run([&] { return mechanism_->shared_mapping()->create_shared_prefix(bytes); }));
+  MEMSTRATA_TRY(one.front().prefix, call.run([&] {
+    return mechanism_->shared_mapping()->create_shared_prefix(bytes);
+  }));
   one.front().bytes = one.front().prefix->committed_physical_bytes();
   mechanism_->count_prefix(one.front().bytes);
   return BoundSharedPrefix(mechanism_, serial_, std::move(one));
@@ -249,7 +251,9 @@ Result<Bytes, BindingError> BoundSharedMapping::incremental_owned_bytes(
 }
 
 Result<SharedPrefixCommitInfo, BindingError> BoundSharedMapping::commit_shared_prefix(
-    const BoundSharedPrefix& prefix, const OwningAllocation& allocation, Bytes offset) const {
+    const BoundSharedPrefix& prefix,
+    const OwningAllocation& allocation,
+    Bytes offset) const {
   MEMSTRATA_TRY(const BoundCall call, BoundCall::begin(mechanism_, "commit_shared_prefix"));
   MEMSTRATA_TRY_VOID(check_prefix(prefix));
   MEMSTRATA_TRY(const BoundPin pin, pin_owned(mechanism_, serial_, OwnedAccess::of(allocation)));

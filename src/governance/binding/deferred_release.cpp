@@ -22,7 +22,8 @@ std::optional<Rejection> offer(PreparedAllocationRelease& request,
                                DeferredReleaseQueue& queue) noexcept {
   try {
     return queue.enqueue(std::move(request));
-  } catch (...) {  // NOLINT(bugprone-empty-catch): whatever foreign code throws, the request decides what happened
+  } catch (
+      ...) {  // NOLINT(bugprone-empty-catch): whatever foreign code throws, the request decides what happened
     return Rejection::refused;
   }
 }
@@ -37,10 +38,6 @@ PreparedAllocationRelease& PreparedAllocationRelease::operator=(
     record_ = std::exchange(other.record_, nullptr);
   }
   return *this;
-}
-
-PreparedAllocationRelease::~PreparedAllocationRelease() {
-  abandon();
 }
 
 void PreparedAllocationRelease::abandon() noexcept {
@@ -87,7 +84,8 @@ ReleaseOutcome PreparedAllocationRelease::execute() noexcept {
 }
 
 ReleaseOutcome ReleaseBatch::execute(PreparedAllocationRelease& request) noexcept {
-  MEMSTRATA_VERIFY(request.record_ != nullptr, "a prepared release was executed after it was settled");
+  MEMSTRATA_VERIFY(request.record_ != nullptr,
+                   "a prepared release was executed after it was settled");
   if (request.mechanism_ != mechanism_) {
     settle();
   }
@@ -121,7 +119,8 @@ ReleaseOutcome PreparedAllocationRelease::quarantine(QuarantineReason reason) no
     case QuarantineReason::Kind::enqueue_rejected:
       // The queue knows of a loss that the registry has not heard of yet: no call may follow.
       return settle_unexecuted(
-          reason.rejection() == Rejection::device_lost ? Event::lose_device : Event::reject, reason);
+          reason.rejection() == Rejection::device_lost ? Event::lose_device : Event::reject,
+          reason);
     case QuarantineReason::Kind::device_lost:
       return settle_unexecuted(Event::lose_device, reason);
     case QuarantineReason::Kind::abandoned_request:

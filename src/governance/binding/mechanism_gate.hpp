@@ -14,7 +14,8 @@ namespace memstrata::detail {
 /// What a mechanism is doing, at one instant.
 struct GateFigures {
   MechanismLifecycle lifecycle;
-  std::uint32_t calls;   ///< Calls of the allocator, its capabilities or a view operation that have not ended.
+  std::uint32_t
+      calls;  ///< Calls of the allocator, its capabilities or a view operation that have not ended.
   std::uint32_t queued;  ///< Prepared releases that are not settled.
   std::uint32_t live;    ///< Allocations with an owner.
 
@@ -66,9 +67,7 @@ class MechanismGate {
   void end_call() noexcept { word_.fetch_sub(one_call, std::memory_order_release); }
 
   /// A call ends and has made an allocation.
-  void end_call_live() noexcept {
-    word_.fetch_add(one_live - one_call, std::memory_order_release);
-  }
+  void end_call_live() noexcept { word_.fetch_add(one_live - one_call, std::memory_order_release); }
 
   /// A live allocation becomes a prepared release, if the lifecycle still permits releases.
   [[nodiscard]] std::optional<MechanismLifecycle> queue_live() noexcept {

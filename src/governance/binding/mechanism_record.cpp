@@ -41,19 +41,8 @@ using Event = AllocationReleaseEvent;
 
 /// Serials that a record fetches at a time, so that the registry's counter is touched once in so many allocations.
 constexpr std::uint64_t serials_at_once = 64;
-static_assert(serials_at_once - 1 <= std::numeric_limits<decltype(AllocationRecord::serials_left)>::max());
-
-/// The answer of the allocator, or why there is none.
-std::variant<MechanismRelease, ErrorText> call_release(DeviceAllocator& allocator,
-                                                       const AllocationSpan& span) noexcept {
-  try {
-    return allocator.release(span);
-  } catch (const std::exception& thrown) {
-    return ErrorText::copy(thrown.what());
-  } catch (...) {
-    return ErrorText("an exception of unknown type");
-  }
-}
+static_assert(serials_at_once - 1 <=
+              std::numeric_limits<decltype(AllocationRecord::serials_left)>::max());
 
 /// The state that `event` leads to from `queued`, which every event of a prepared release allows.
 State settled(Event event) noexcept {
@@ -88,6 +77,8 @@ MechanismRecord::~MechanismRecord() {
 }
 
 // Nobody refers to the mechanism any more: what it still owns is lost from sight, and somebody must hear of it.
+// Taking the mutex is part of the end: an owner lets go of its record under it and may still be leaving it when the
+// view that kept the last reference is gone.
 void MechanismRecord::report_loss() noexcept {
   const LogSink sink = log_sink();
   const MechanismSnapshot last = snapshot();
@@ -133,13 +124,6 @@ BindingError MechanismRecord::refusal(MechanismLifecycle lifecycle, const char* 
       .mechanism = parts_.identity, .lifecycle = lifecycle, .operation = operation};
 }
 
-Result<void, BindingError> MechanismRecord::begin_call(const char* operation) {
-  if (const auto refused = gate_.begin_call()) [[unlikely]] {
-    return fail(refusal(*refused, operation));
-  }
-  return {};
-}
-
 Result<AllocationRecord*, BindingError> MechanismRecord::open(std::uint64_t binding,
                                                               Bytes bytes,
                                                               Bytes alignment) {
@@ -158,14 +142,16 @@ Result<AllocationRecord*, BindingError> MechanismRecord::open(std::uint64_t bind
     return fail(BindingError(MemoryError(AllocationFailed{
         .tier = tier,
         .requested = bytes,
-        .reason = "there is no memory for the record of the allocation; the allocator was not called"})));
+        .reason =
+            "there is no memory for the record of the allocation; the allocator was not called"})));
   }
   if (record == nullptr) [[unlikely]] {
     return fail(BindingError(MemoryError(AllocationFailed{
         .tier = tier,
         .requested = bytes,
-        .reason = "the books of the mechanism hold 16776960 allocations, the most that they can count; "
-                  "allocate larger pieces and divide them"})));
+        .reason =
+            "the books of the mechanism hold 16776960 allocations, the most that they can count; "
+            "allocate larger pieces and divide them"})));
   }
   if (record->serials_left != 0) {
     ++record->generation;
@@ -177,9 +163,7 @@ Result<AllocationRecord*, BindingError> MechanismRecord::open(std::uint64_t bind
     table_.give_back(*record);
     return fail(BindingError(IdentityExhausted{}));
   }
-  record->binding = binding;
-  record->bytes = bytes;
-  record->alignment_log2 = static_cast<std::uint8_t>(std::countr_zero(alignment.value));
+  fill(*record, binding, bytes, alignment);
   return record;
 }
 
@@ -188,24 +172,18 @@ Result<void, BindingError> MechanismRecord::prepare(AllocationRecord& record) {
   if (lifecycle != MechanismLifecycle::active && lifecycle != MechanismLifecycle::retired) {
     return fail(refusal(lifecycle, "release"));
   }
-  constexpr RecordControl live{.state = State::live, .held = true, .pins = 0};
-  constexpr RecordControl queued{.state = State::queued, .held = true, .pins = 0};
-  std::uint64_t word = live.word();
-  if (!record.control.compare_exchange_strong(
-          word, queued.word(), std::memory_order_acq_rel, std::memory_order_acquire)) {
-    const RecordControl found = RecordControl::of(word);
-    if (found.state != State::live) {
-      return fail(BindingError(StaleAllocation{.allocation = identity_of(record)}));
-    }
+  if (try_prepare(record)) {
+    return {};
+  }
+  const RecordControl found = record.state();
+  if (found.state != State::live) {
+    return fail(BindingError(StaleAllocation{.allocation = identity_of(record)}));
+  }
+  if (found.pins != 0) {
     return fail(
         BindingError(OutstandingViews{.allocation = identity_of(record), .views = found.pins}));
   }
-  if (const auto refused = gate_.queue_live()) [[unlikely]] {
-    // Nobody saw it queued: without a view only its owner can ask, and he is here.
-    record.control.store(live.word(), std::memory_order_release);
-    return fail(refusal(*refused, "release"));
-  }
-  return {};
+  return prepare(record);  // the device was lost, or the last view ended, in between
 }
 
 bool MechanismRecord::let_go(AllocationRecord& record, State state) noexcept {
@@ -246,38 +224,49 @@ ReleaseOutcome MechanismRecord::release(AllocationRecord& record) noexcept {
     return retain_prepared(
         record, Event::refuse, QuarantineReason(QuarantineReason::Kind::mechanism_terminated));
   }
-  const AllocationSpan span = record.span();
-  auto answer = call_release(*parts_.allocator, span);
-  if (auto* const thrown = std::get_if<ErrorText>(&answer)) {
-    return quarantine(record,
-                      settled(Event::abort_release),
-                      QuarantineReason(QuarantineReason::Kind::release_aborted),
-                      {.allocation_bytes = span.bytes, .unmapped_bytes = {}},
-                      span.bytes,
-                      std::move(*thrown));
+  try {
+    const MechanismRelease answer = parts_.allocator->release(record.span());
+    if (const auto* complete = std::get_if<MechanismRelease::Complete>(&answer.kind())) [[likely]] {
+      const Bytes bytes = record.bytes;
+      record.control.store(RecordControl{.state = State::released}.word(),
+                           std::memory_order_release);
+      table_.give_back(record);
+      return ReleaseOutcome::released(
+          {.allocation_bytes = bytes, .unmapped_bytes = complete->unmapped});
+    }
+    return keep_rest(record, answer);
+  } catch (const std::exception& thrown) {
+    return keep_aborted(record, ErrorText::copy(thrown.what()));
+  } catch (...) {
+    return keep_aborted(record, "an exception of unknown type");
   }
-  const MechanismRelease::Kind& kind = std::get<MechanismRelease>(answer).kind();
-  if (const auto* complete = std::get_if<MechanismRelease::Complete>(&kind)) {
-    record.control.store(RecordControl{.state = settled(Event::complete)}.word(),
-                         std::memory_order_release);
-    table_.give_back(record);
-    return ReleaseOutcome::released(
-        {.allocation_bytes = span.bytes, .unmapped_bytes = complete->unmapped});
-  }
-  if (const auto* partial = std::get_if<MechanismRelease::Partial>(&kind)) {
+}
+
+ReleaseOutcome MechanismRecord::keep_aborted(AllocationRecord& record, ErrorText why) noexcept {
+  return quarantine(record,
+                    settled(Event::abort_release),
+                    QuarantineReason(QuarantineReason::Kind::release_aborted),
+                    {.allocation_bytes = record.bytes, .unmapped_bytes = {}},
+                    record.bytes,
+                    std::move(why));
+}
+
+ReleaseOutcome MechanismRecord::keep_rest(AllocationRecord& record,
+                                          const MechanismRelease& answer) noexcept {
+  if (const auto* partial = std::get_if<MechanismRelease::Partial>(&answer.kind())) {
     return quarantine(record,
                       settled(Event::stop_midway),
                       QuarantineReason(QuarantineReason::Kind::partial_release),
-                      {.allocation_bytes = span.bytes, .unmapped_bytes = partial->unmapped},
+                      {.allocation_bytes = record.bytes, .unmapped_bytes = partial->unmapped},
                       partial->retained,
                       partial->why);
   }
   return quarantine(record,
                     settled(Event::refuse),
                     QuarantineReason(QuarantineReason::Kind::allocator_refused),
-                    {.allocation_bytes = span.bytes, .unmapped_bytes = {}},
-                    span.bytes,
-                    std::get<MechanismRelease::Unchanged>(kind).why);
+                    {.allocation_bytes = record.bytes, .unmapped_bytes = {}},
+                    record.bytes,
+                    std::get<MechanismRelease::Unchanged>(answer.kind()).why);
 }
 
 ReleaseOutcome MechanismRecord::retain_prepared(AllocationRecord& record,
@@ -331,28 +320,15 @@ void MechanismRecord::leave_quarantine(AllocationRecord& record) noexcept {
   quarantined_low_ -= record.retained.value;
 }
 
-void MechanismRecord::settle(std::uint64_t released, std::uint64_t handled) noexcept {
-  if (released != 0) {
-    gate_.settle(released);
-  }
-  if (handled != 0 && references_.fetch_sub(handled, std::memory_order_acq_rel) == handled) {
-    delete this;  // NOLINT(cppcoreguidelines-owning-memory): the count is the owner
-  }
+void MechanismRecord::end() noexcept {
+  delete this;  // NOLINT(cppcoreguidelines-owning-memory): the count is the owner
 }
 
 Result<void, BindingError> MechanismRecord::pin(AllocationRecord& record,
                                                 std::uint64_t generation) {
-  std::uint64_t word = record.control.load(std::memory_order_acquire);
-  do {
-    const RecordControl control = RecordControl::of(word);
-    if (control.state != State::live || record.generation != generation) {
-      return fail(BindingError(StaleAllocation{.allocation = identity_of(record)}));
-    }
-    MEMSTRATA_VERIFY(control.pins != std::numeric_limits<std::uint32_t>::max(),
-                     "an allocation has too many views",
-                     control.pins);
-  } while (!record.control.compare_exchange_weak(
-      word, word + 1, std::memory_order_acq_rel, std::memory_order_acquire));
+  if (!try_pin(record, generation)) {
+    return fail(BindingError(StaleAllocation{.allocation = identity_of(record)}));
+  }
   return {};
 }
 
@@ -363,15 +339,11 @@ void MechanismRecord::pin_again(AllocationRecord& record) noexcept {
                    before.pins);
 }
 
-void MechanismRecord::unpin(AllocationRecord& record) noexcept {
-  const auto before = RecordControl::of(record.control.fetch_sub(1, std::memory_order_acq_rel));
-  MEMSTRATA_VERIFY(before.pins != 0, "a view ended twice", record.place, record.generation);
-  if (before.pins == 1 && !before.held) {
-    if (before.state == State::released) {
-      table_.give_back(record);  // reconciled while this view was there
-    }
-    drop();
+void MechanismRecord::end_orphan(AllocationRecord& record, State state) noexcept {
+  if (state == State::released) {
+    table_.give_back(record);  // reconciled while this view was there
   }
+  drop();
 }
 
 bool MechanismRecord::owns(const AllocationIdentity& identity) const noexcept {
@@ -480,7 +452,8 @@ void MechanismRecord::terminate(std::list<PrefixKeepsake>& keepsakes) noexcept {
     --prefix_count_;
     prefix_bytes_ = saturating_sub(prefix_bytes_, each.bytes);
     retain();
-    each.mechanism = MechanismRef(this);  // whoever removes the mechanism meanwhile does not end it yet
+    each.mechanism =
+        MechanismRef(this);  // whoever removes the mechanism meanwhile does not end it yet
   }
   keepsakes.splice(keepsakes.end(), keepsakes_);
 }
@@ -488,21 +461,21 @@ void MechanismRecord::terminate(std::list<PrefixKeepsake>& keepsakes) noexcept {
 MechanismSnapshot MechanismRecord::snapshot() const noexcept {
   const MutexLock lock(mutex_);
   const GateFigures now = gate_.figures();
-  return {.identity = parts_.identity,
-          .device = parts_.device,
-          .provider_context = parts_.context->identity(),
-          .authority = parts_.authority->identity,
-          .coherence = parts_.coherence,
-          .lifecycle = now.lifecycle,
-          .live_allocations = now.live,
-          .active_operations = now.active_operations(),
-          .queued_releases = now.queued,
-          .quarantined_allocations = quarantined_count_,
-          .quarantined_bytes =
-              Bytes{quarantined_high_ != 0 ? std::numeric_limits<std::uint64_t>::max()
-                                           : quarantined_low_},
-          .shared_prefixes = prefix_count_,
-          .shared_prefix_bytes = prefix_bytes_};
+  return {
+      .identity = parts_.identity,
+      .device = parts_.device,
+      .provider_context = parts_.context->identity(),
+      .authority = parts_.authority->identity,
+      .coherence = parts_.coherence,
+      .lifecycle = now.lifecycle,
+      .live_allocations = now.live,
+      .active_operations = now.active_operations(),
+      .queued_releases = now.queued,
+      .quarantined_allocations = quarantined_count_,
+      .quarantined_bytes = Bytes{quarantined_high_ != 0 ? std::numeric_limits<std::uint64_t>::max()
+                                                        : quarantined_low_},
+      .shared_prefixes = prefix_count_,
+      .shared_prefix_bytes = prefix_bytes_};
 }
 
 std::uint64_t MechanismRecord::quarantined_count() const noexcept {
@@ -520,7 +493,8 @@ QuarantinedAllocations MechanismRecord::quarantined() const {
   auto& entries = list.entries_;
   entries.reserve(quarantined_count() + RecordTable::block_records);
   for (std::uint32_t first = 0; first < table_.carved(); first += RecordTable::block_records) {
-    if (const std::size_t room = entries.size() + RecordTable::block_records; room > entries.capacity()) {
+    if (const std::size_t room = entries.size() + RecordTable::block_records;
+        room > entries.capacity()) {
       entries.reserve(std::max(room, 2 * entries.capacity()));
     }
     const MutexLock lock(mutex_);
@@ -529,19 +503,18 @@ QuarantinedAllocations MechanismRecord::quarantined() const {
       break;
     }
     std::uint32_t left = table_.quarantined_in_block(first);
-    for (std::uint32_t place = first; left != 0; ++place) {
-      const AllocationRecord& record = *table_.find(place);
-      const State state = record.state().state;
+    for (auto record = table_.block(first).begin(); left != 0; ++record) {
+      const State state = record->state().state;
       if (is_quarantine(state)) {
-        entries.push_back({.generation = record.generation,
-                           .binding = record.binding,
-                           .address = record.address,
-                           .bytes = record.bytes,
-                           .retained = record.retained,
-                           .place = record.place,
-                           .alignment_log2 = record.alignment_log2,
+        entries.push_back({.generation = record->generation,
+                           .binding = record->binding,
+                           .address = record->address,
+                           .bytes = record->bytes,
+                           .retained = record->retained,
+                           .place = record->place,
+                           .alignment_log2 = record->alignment_log2,
                            .state = state,
-                           .reason = record.reason});
+                           .reason = record->reason});
         --left;
       }
     }

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <atomic>
+#include <bit>
 #include <cstdint>
+#include <limits>
 #include <list>
 #include <memory>
 #include <optional>
@@ -18,6 +20,7 @@
 #include "memstrata/contract/virtual_backing.hpp"
 #include "memstrata/core/bytes.hpp"
 #include "memstrata/core/cache_line.hpp"
+#include "memstrata/core/check.hpp"
 #include "memstrata/core/error/binding_error.hpp"
 #include "memstrata/core/error/error_text.hpp"
 #include "memstrata/core/identity.hpp"
@@ -65,11 +68,7 @@ class MechanismRecord {
   void retain() noexcept { references_.fetch_add(1, std::memory_order_relaxed); }
 
   /// Ends the record with the last reference. Call it without a lock: it then destroys what the caller registered.
-  void drop() noexcept {
-    if (references_.fetch_sub(1, std::memory_order_acq_rel) == 1) {
-      delete this;  // NOLINT(cppcoreguidelines-owning-memory): the count is the owner
-    }
-  }
+  void drop() noexcept { drop_many(1); }
 
   [[nodiscard]] const MechanismParts& parts() const noexcept { return parts_; }
 
@@ -85,16 +84,36 @@ class MechanismRecord {
   /// The refusal of an operation by a lifecycle other than active.
   [[nodiscard]] BindingError refusal(MechanismLifecycle lifecycle, const char* operation) const;
 
-  /// Begins a call for an active mechanism; the caller ends it with `gate().end_call()`.
-  [[nodiscard]] Result<void, BindingError> begin_call(const char* operation);
-
   // One allocation. See the state machine in docs/release.md.
+
+  /// As `open`, where a used record with serials left is at hand and nothing can be wrong; else null, and `open`
+  /// says what is.
+  [[nodiscard]] AllocationRecord* open_at_hand(std::uint64_t binding,
+                                               Bytes bytes,
+                                               Bytes alignment) noexcept {
+    if (parts_.identities->exhausted() || !is_power_of_two(alignment.value)) [[unlikely]] {
+      return nullptr;
+    }
+    AllocationRecord* const record = table_.pop();
+    if (record == nullptr) [[unlikely]] {
+      return nullptr;
+    }
+    if (record->serials_left == 0) [[unlikely]] {
+      table_.give_back(*record);
+      return nullptr;
+    }
+    ++record->generation;
+    --record->serials_left;
+    fill(*record, binding, bytes, alignment);
+    return record;
+  }
 
   /// A record with a fresh generation for `binding`, for the caller alone. Errors: IdentityExhausted;
   /// MemoryError if the books cannot take one more.
   [[nodiscard]] Result<AllocationRecord*, BindingError> open(std::uint64_t binding,
                                                              Bytes bytes,
                                                              Bytes alignment);
+
   /// Gives back a record that was opened and not published.
   void close(AllocationRecord& record) noexcept { table_.give_back(record); }
 
@@ -106,6 +125,25 @@ class MechanismRecord {
         RecordControl{.state = AllocationReleaseState::live, .held = true, .pins = 0}.word(),
         std::memory_order_release);
     gate_.end_call_live();
+  }
+
+  /// As `prepare`, where nothing is in the way; else false with nothing changed, and `prepare` says what is.
+  [[nodiscard]] bool try_prepare(AllocationRecord& record) noexcept {
+    constexpr RecordControl live{.state = AllocationReleaseState::live, .held = true, .pins = 0};
+    constexpr RecordControl queued{
+        .state = AllocationReleaseState::queued, .held = true, .pins = 0};
+    std::uint64_t word = live.word();
+    if (!record.control.compare_exchange_strong(
+            word, queued.word(), std::memory_order_acq_rel, std::memory_order_relaxed))
+        [[unlikely]] {
+      return false;
+    }
+    if (gate_.queue_live()) [[unlikely]] {
+      // Nobody saw it queued: without a view only its owner can ask, and he is here.
+      record.control.store(live.word(), std::memory_order_release);
+      return false;
+    }
+    return true;
   }
 
   /// Detaches final ownership from the owner, who holds the record. Errors, in this order: lifecycle, stale, views.
@@ -120,15 +158,45 @@ class MechanismRecord {
   [[nodiscard]] ReleaseOutcome retain_prepared(AllocationRecord& record,
                                                AllocationReleaseEvent event,
                                                QuarantineReason reason) noexcept;
+
   /// The operations of `released` complete releases end (those that went to quarantine have ended), and with all
   /// `handled` prepared releases their references to the mechanism: the last use of this object.
-  void settle(std::uint64_t released, std::uint64_t handled) noexcept;
+  void settle(std::uint64_t released, std::uint64_t handled) noexcept {
+    if (released != 0) {
+      gate_.settle(released);
+    }
+    drop_many(handled);
+  }
+
+  /// As `pin`; false if the allocation is stale.
+  [[nodiscard]] bool try_pin(AllocationRecord& record, std::uint64_t generation) noexcept {
+    std::uint64_t word = record.control.load(std::memory_order_acquire);
+    do {
+      const RecordControl control = RecordControl::of(word);
+      if (control.state != AllocationReleaseState::live || record.generation != generation)
+          [[unlikely]] {
+        return false;
+      }
+      MEMSTRATA_VERIFY(control.pins != std::numeric_limits<std::uint32_t>::max(),
+                       "an allocation has too many views",
+                       control.pins);
+    } while (!record.control.compare_exchange_weak(
+        word, word + 1, std::memory_order_acq_rel, std::memory_order_acquire));
+    return true;
+  }
 
   /// One more view or call of a live allocation. Error: StaleAllocation.
   [[nodiscard]] Result<void, BindingError> pin(AllocationRecord& record, std::uint64_t generation);
   /// One more view, beside one that exists.
   void pin_again(AllocationRecord& record) noexcept;
-  void unpin(AllocationRecord& record) noexcept;
+
+  void unpin(AllocationRecord& record) noexcept {
+    const auto before = RecordControl::of(record.control.fetch_sub(1, std::memory_order_acq_rel));
+    MEMSTRATA_VERIFY(before.pins != 0, "a view ended twice", record.place, record.generation);
+    if (before.pins == 1 && !before.held) [[unlikely]] {
+      end_orphan(record, before.state);
+    }
+  }
 
   /// A record in quarantine becomes a prepared release again, to which the caller refers from now on.
   [[nodiscard]] Result<AllocationRecord*, BindingError> reclaim(const AllocationIdentity& identity);
@@ -155,6 +223,29 @@ class MechanismRecord {
 
  private:
   ~MechanismRecord();
+
+  static void fill(AllocationRecord& record,
+                   std::uint64_t binding,
+                   Bytes bytes,
+                   Bytes alignment) noexcept {
+    record.binding = binding;
+    record.bytes = bytes;
+    record.alignment_log2 = static_cast<std::uint8_t>(std::countr_zero(alignment.value));
+  }
+
+  void drop_many(std::uint64_t count) noexcept {
+    if (count != 0 && references_.fetch_sub(count, std::memory_order_acq_rel) == count)
+        [[unlikely]] {
+      end();
+    }
+  }
+
+  void end() noexcept;
+  /// The last view of a record without an owner is gone.
+  void end_orphan(AllocationRecord& record, AllocationReleaseState state) noexcept;
+  [[nodiscard]] ReleaseOutcome keep_rest(AllocationRecord& record,
+                                         const MechanismRelease& answer) noexcept;
+  [[nodiscard]] ReleaseOutcome keep_aborted(AllocationRecord& record, ErrorText why) noexcept;
 
   [[nodiscard]] bool owns(const AllocationIdentity& identity) const noexcept;
   [[nodiscard]] Result<AllocationRecord*, BindingError> find_quarantined(

@@ -24,34 +24,35 @@ using detail::AllocationRecord;
 using detail::BoundCall;
 using detail::MechanismRecord;
 
-detail::ViewUse::~ViewUse() {
-  if (mechanism_ != nullptr) {
-    // The operation ends first: the pin may be what keeps the mechanism.
-    mechanism_->gate().end_call();
-    mechanism_->unpin(*record_);
-  }
-}
-
 BindingIdentity MemoryBinding::identity() const noexcept {
   return mechanism_->binding_identity(serial_);
 }
 
-Result<OwningAllocation, BindingError> MemoryBinding::allocate(Bytes bytes,
-                                                               Bytes alignment) const {
+// The common path has one branch for each thing that can be wrong, and says what it is elsewhere.
+Result<OwningAllocation, BindingError> MemoryBinding::allocate(Bytes bytes, Bytes alignment) const {
+  MechanismRecord& mechanism = *mechanism_;
   MEMSTRATA_TRY(BoundCall call, BoundCall::begin(mechanism_, "allocate"));
-  MEMSTRATA_TRY(AllocationRecord* const record, mechanism_->open(serial_, bytes, alignment));
-  auto address =
-      call.run([&] { return mechanism_->parts().allocator->allocate(bytes, alignment); });
-  if (!address) {
-    mechanism_->close(*record);
-    return fail(std::move(address).error());
+  AllocationRecord* record = mechanism.open_at_hand(serial_, bytes, alignment);
+  if (record == nullptr) [[unlikely]] {
+    MEMSTRATA_TRY(record, mechanism.open(serial_, bytes, alignment));
   }
-  call.publish(*record, *address);
-  return OwningAllocation(*mechanism_, *record);
+  try {
+    Result<DeviceAddress> address = mechanism.parts().allocator->allocate(bytes, alignment);
+    if (address) [[likely]] {
+      call.publish(*record, *address);
+      return OwningAllocation(mechanism, *record);
+    }
+    mechanism.close(*record);
+    return fail(BindingError(std::move(address).error()));
+  } catch (...) {
+    mechanism.close(*record);
+    return fail(call.thrown());
+  }
 }
 
 Result<OwningAllocation, BindingError> MemoryBinding::adopt_allocation(
-    const AllocationSpan& allocation, AttestSoleOwner /*attest*/) const {
+    const AllocationSpan& allocation,
+    AttestSoleOwner /*attest*/) const {
   MEMSTRATA_TRY(BoundCall call, BoundCall::begin(mechanism_, "adopt"));
   MEMSTRATA_TRY(AllocationRecord* const record,
                 mechanism_->open(serial_, allocation.bytes, allocation.alignment));
@@ -100,28 +101,43 @@ Result<std::optional<BoundSharedMapping>, BindingError> MemoryBinding::shared_ma
   return BoundSharedMapping(mechanism_, serial_);
 }
 
-Result<detail::ViewUse, BindingError> MemoryBinding::begin_use(const OwnedView& view) const {
+bool MemoryBinding::begin_use(const OwnedView& view) const noexcept {
   MEMSTRATA_VERIFY(view.record_ != nullptr, "a view was used after it was moved from");
   MechanismRecord& mechanism = *mechanism_;
-  MEMSTRATA_TRY_VOID(mechanism.begin_call("with_view"));
+  if (mechanism.gate().begin_call()) [[unlikely]] {
+    return false;
+  }
   AllocationRecord& record = *view.record_;
-  std::optional<BindingError> refused;
-  if (view.mechanism_ != &mechanism || record.binding != serial_) [[unlikely]] {
-    refused = BindingMismatch{
-        .expected = identity().id,
-        .actual = view.mechanism_->binding_identity(record.binding).id};
-  } else if (auto pinned = mechanism.pin(record, view.generation_); !pinned) [[unlikely]] {
-    refused = std::move(pinned).error();
+  if (view.mechanism_ == &mechanism && record.binding == serial_ &&
+      mechanism.try_pin(record, view.generation_)) [[likely]] {
+    return true;
   }
-  if (refused) [[unlikely]] {
-    mechanism.gate().end_call();
-    return fail(*std::move(refused));
+  mechanism.gate().end_call();
+  return false;
+}
+
+BindingError MemoryBinding::refusal_of_use(const OwnedView& view) const {
+  MechanismRecord& mechanism = *mechanism_;
+  if (const auto lifecycle = mechanism.gate().lifecycle();
+      lifecycle != MechanismLifecycle::active) {
+    return mechanism.refusal(lifecycle, "with_view");
   }
-  return detail::ViewUse(
-      mechanism,
-      record,
-      ValidatedMemoryView{.address = record.address + view.range_.offset,
-                          .bytes = view.range_.size});
+  const AllocationRecord& record = *view.record_;
+  if (view.mechanism_ != &mechanism || record.binding != serial_) {
+    return BindingMismatch{.expected = identity().id,
+                           .actual = view.mechanism_->binding_identity(record.binding).id};
+  }
+  return StaleAllocation{.allocation = view.identity()};
+}
+
+void detail::ViewUse::end(MechanismRecord& mechanism, AllocationRecord& record) noexcept {
+  // The operation ends first: the pin may be what keeps the mechanism.
+  mechanism.gate().end_call();
+  mechanism.unpin(record);
+}
+
+DeviceAddress MemoryBinding::address_of(const OwnedView& view) noexcept {
+  return view.record_->address + view.range_.offset;
 }
 
 QuarantinedAllocations MemoryBinding::quarantined() const {

@@ -44,10 +44,8 @@ OwnedView& OwnedView::operator=(OwnedView&& other) noexcept {
   return *this;
 }
 
-OwnedView::~OwnedView() {
-  if (record_ != nullptr) {
-    mechanism_->unpin(*record_);
-  }
+void OwnedView::end() noexcept {
+  mechanism_->unpin(*record_);
 }
 
 AllocationIdentity OwnedView::identity() const noexcept {
@@ -57,25 +55,22 @@ AllocationIdentity OwnedView::identity() const noexcept {
 
 OwningAllocation& OwningAllocation::operator=(OwningAllocation&& other) noexcept {
   if (this != &other) {
-    drop();
+    if (record_ != nullptr) {
+      drop();
+    }
     mechanism_ = std::exchange(other.mechanism_, nullptr);
     record_ = std::exchange(other.record_, nullptr);
   }
   return *this;
 }
 
-OwningAllocation::~OwningAllocation() {
-  drop();
-}
-
 void OwningAllocation::drop() noexcept {
-  if (record_ != nullptr) {
-    std::exchange(mechanism_, nullptr)->drop_owner(*std::exchange(record_, nullptr));
-  }
+  std::exchange(mechanism_, nullptr)->drop_owner(*std::exchange(record_, nullptr));
 }
 
 void OwningAllocation::verify_owns() const noexcept {
-  MEMSTRATA_VERIFY(record_ != nullptr, "an owner was used after its allocation was released or moved");
+  MEMSTRATA_VERIFY(record_ != nullptr,
+                   "an owner was used after its allocation was released or moved");
 }
 
 AllocationIdentity OwningAllocation::identity() const noexcept {
@@ -108,10 +103,10 @@ Result<OwnedView, BindingError> OwningAllocation::view(Bytes offset, Bytes size)
   const ByteRange range{.offset = offset, .size = size};
   const auto end = range.checked_end();
   if (!end || *end > record_->bytes) {
-    return fail(BindingError(ViewOutOfBounds{
-        .offset = offset,
-        .end = end.value_or(Bytes{std::numeric_limits<std::uint64_t>::max()}),
-        .allocation_bytes = record_->bytes}));
+    return fail(BindingError(
+        ViewOutOfBounds{.offset = offset,
+                        .end = end.value_or(Bytes{std::numeric_limits<std::uint64_t>::max()}),
+                        .allocation_bytes = record_->bytes}));
   }
   if (const MechanismLifecycle lifecycle = mechanism_->gate().lifecycle();
       lifecycle != MechanismLifecycle::active) {
@@ -123,14 +118,23 @@ Result<OwnedView, BindingError> OwningAllocation::view(Bytes offset, Bytes size)
 
 Result<PreparedAllocationRelease, BindingError> OwningAllocation::prepare_release() {
   verify_owns();
-  MEMSTRATA_TRY_VOID(mechanism_->prepare(*record_));
+  if (!mechanism_->try_prepare(*record_)) [[unlikely]] {
+    MEMSTRATA_TRY_VOID(mechanism_->prepare(*record_));
+  }
   return PreparedAllocationRelease(*std::exchange(mechanism_, nullptr),
                                    *std::exchange(record_, nullptr));
 }
 
 Result<ReleaseOutcome, BindingError> OwningAllocation::release_now() {
-  MEMSTRATA_TRY(PreparedAllocationRelease prepared, prepare_release());
-  return prepared.execute();
+  verify_owns();
+  if (!mechanism_->try_prepare(*record_)) [[unlikely]] {
+    MEMSTRATA_TRY_VOID(mechanism_->prepare(*record_));
+  }
+  detail::MechanismRecord& mechanism = *std::exchange(mechanism_, nullptr);
+  Result<ReleaseOutcome, BindingError> outcome =
+      mechanism.release(*std::exchange(record_, nullptr));
+  mechanism.settle(outcome->is_released() ? 1 : 0, 1);
+  return outcome;
 }
 
 Result<DeferredReleaseDisposition, BindingError> OwningAllocation::release_deferred(

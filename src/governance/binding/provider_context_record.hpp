@@ -22,7 +22,10 @@ class ProviderContextRecord {
                         DeviceKey device,
                         std::shared_ptr<void> resource,
                         std::uint64_t most_pins) noexcept
-      : identity_(identity), device_(device), resource_(std::move(resource)), most_pins_(most_pins) {}
+      : identity_(identity),
+        device_(device),
+        resource_(std::move(resource)),
+        most_pins_(most_pins) {}
 
   [[nodiscard]] ProviderContextIdentity identity() const noexcept { return identity_; }
 

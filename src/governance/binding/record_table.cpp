@@ -16,26 +16,13 @@ namespace {
 /// Records that are made at a time: enough that growth seldom touches the shared counter.
 constexpr std::uint32_t carve_at_once = 32;
 
-constexpr std::uint64_t low_half = 0xFFFF'FFFFU;
-
-/// The head with `place_plus_one` in front and one more change counted.
-std::uint64_t changed_head(std::uint64_t head, std::uint32_t place_plus_one) noexcept {
-  return ((head & ~low_half) + (low_half + 1)) | place_plus_one;
-}
-
 }  // namespace
 
 RecordTable::~RecordTable() {
   for (auto& chunk : chunks_) {
-    delete chunk.load(std::memory_order_relaxed);  // NOLINT(cppcoreguidelines-owning-memory): an atomic owner
+    delete chunk.load(
+        std::memory_order_relaxed);  // NOLINT(cppcoreguidelines-owning-memory): an atomic owner
   }
-}
-
-RecordTable::Position RecordTable::position(std::uint32_t place) noexcept {
-  const std::uint32_t block = (place / block_records) + 1;
-  const auto chunk = static_cast<std::size_t>(std::bit_width(block)) - 1;
-  const std::uint32_t before = block_records * ((std::uint32_t{1} << chunk) - 1);
-  return {.chunk = chunk, .offset = place - before};
 }
 
 RecordTable::Chunk& RecordTable::chunk_for(std::size_t number) {
@@ -59,44 +46,9 @@ RecordTable::Chunk& RecordTable::chunk_for(std::size_t number) {
   return *expected;
 }
 
-AllocationRecord* RecordTable::find(std::uint32_t place) noexcept {
-  if (place >= carved()) {
-    return nullptr;
-  }
-  const Position at = position(place);
-  return &chunks_[at.chunk].load(std::memory_order_acquire)->records[at.offset];
-}
-
 std::uint32_t& RecordTable::quarantined_in_block(std::uint32_t place) noexcept {
   const Position at = position(place);
   return chunks_[at.chunk].load(std::memory_order_acquire)->quarantined[at.offset / block_records];
-}
-
-AllocationRecord* RecordTable::take() {
-  AllocationRecord* const record = pop();
-  return record != nullptr ? record : carve();
-}
-
-AllocationRecord* RecordTable::pop() noexcept {
-  // Acquire: the record's members are as whoever gave it back left them.
-  std::uint64_t head = free_.load(std::memory_order_acquire);
-  while ((head & low_half) != 0) {
-    AllocationRecord* const first = find(static_cast<std::uint32_t>(head & low_half) - 1);
-    const std::uint32_t then = first->next_free.load(std::memory_order_relaxed);
-    if (free_.compare_exchange_weak(
-            head, changed_head(head, then), std::memory_order_acquire, std::memory_order_acquire)) {
-      return first;
-    }
-  }
-  return nullptr;
-}
-
-void RecordTable::give_back(AllocationRecord& record) noexcept {
-  std::uint64_t head = free_.load(std::memory_order_relaxed);
-  do {
-    record.next_free.store(static_cast<std::uint32_t>(head & low_half), std::memory_order_relaxed);
-  } while (!free_.compare_exchange_weak(
-      head, changed_head(head, record.place + 1), std::memory_order_release, std::memory_order_relaxed));
 }
 
 // A few new records at once, all from one chunk: the first for the caller, the others onto the free list.

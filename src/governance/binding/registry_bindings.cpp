@@ -28,7 +28,8 @@ using detail::RegistryState;
 namespace {
 
 /// The serial of a new binding's id; the one after it is its generation. Errors: the lifecycle; IdentityExhausted.
-Result<std::uint64_t, BindingError> new_binding(RegistryState& state, const MechanismRef& mechanism) {
+Result<std::uint64_t, BindingError> new_binding(RegistryState& state,
+                                                const MechanismRef& mechanism) {
   if (const auto lifecycle = mechanism->gate().lifecycle();
       lifecycle != MechanismLifecycle::active) {
     return fail(mechanism->refusal(lifecycle, "bind"));

@@ -131,14 +131,13 @@ Result<RegisteredMechanism, BindingError> register_mechanism(
   if (!identity) {
     return fail(BindingError(IdentityExhausted{}));
   }
-  const MechanismRef mechanism(
-      new MechanismRecord({.identity = *identity,
-                           .device = device,
-                           .coherence = coherence,
-                           .identities = state.identities,
-                           .context = std::move(ground->context),
-                           .authority = std::move(ground->authority),
-                           .allocator = std::move(allocator)}));
+  const MechanismRef mechanism(new MechanismRecord({.identity = *identity,
+                                                    .device = device,
+                                                    .coherence = coherence,
+                                                    .identities = state.identities,
+                                                    .context = std::move(ground->context),
+                                                    .authority = std::move(ground->authority),
+                                                    .allocator = std::move(allocator)}));
   auto node = detail::make_node<RegistryState::Mechanisms>(identity->serial(), mechanism);
   auto slot = detail::make_node<RegistryState::Selection>(RegistryState::key(device), std::nullopt);
   MEMSTRATA_TRY_VOID(enter(state, mechanism, node, slot));

@@ -82,8 +82,7 @@ class ContextPinSource final : public ProviderContextPinSource {
 
 /// Registered mechanisms for which `uses` says yes.
 template <class Uses>
-std::uint64_t count_users(const RegistryState& state, Uses&& uses)
-    MEMSTRATA_REQUIRES(state.mutex) {
+std::uint64_t count_users(const RegistryState& state, Uses&& uses) MEMSTRATA_REQUIRES(state.mutex) {
   return static_cast<std::uint64_t>(std::ranges::count_if(
       state.mechanisms, [&uses](const auto& each) { return uses(each.second->parts()); }));
 }
@@ -100,7 +99,8 @@ Result<BindingRegistry, BindingError> BindingRegistry::create(BindingRegistryOpt
 }
 
 Result<RegisteredProviderContext, BindingError> BindingRegistry::register_provider_context(
-    DeviceKey device, BindingResource resource) const {
+    DeviceKey device,
+    BindingResource resource) const {
   const auto identity = state_->identities->issue<ProviderContextIdentity>();
   if (!identity) {
     return fail(BindingError(IdentityExhausted{}));
@@ -115,7 +115,8 @@ Result<RegisteredProviderContext, BindingError> BindingRegistry::register_provid
 }
 
 Result<RegisteredAuthority, BindingError> BindingRegistry::register_authority(
-    DeviceKey device, BindingResource resource) const {
+    DeviceKey device,
+    BindingResource resource) const {
   const auto identity = state_->identities->issue<AuthorityIdentity>();
   if (!identity) {
     return fail(BindingError(IdentityExhausted{}));
@@ -157,7 +158,8 @@ Result<void, BindingError> BindingRegistry::remove_provider_context(
       return fail(BindingError(UnregisteredProviderContext{.context = context.identity}));
     }
     const std::uint64_t users = count_users(
-        *state_, [&record](const detail::MechanismParts& parts) { return parts.context == record; });
+        *state_,
+        [&record](const detail::MechanismParts& parts) { return parts.context == record; });
     // No pin is taken after this: a context that is not active refuses, and whoever came before is counted.
     if (users == 0 && record->close_if_unpinned()) {
       ended = state_->contexts.extract(context.identity.serial());
@@ -179,13 +181,11 @@ Result<void, BindingError> BindingRegistry::remove_authority(
   if (found == state_->authorities.end()) {
     return fail(BindingError(UnregisteredAuthority{.authority = authority.identity}));
   }
-  const std::uint64_t users =
-      count_users(*state_, [&found](const detail::MechanismParts& parts) {
-        return parts.authority == found->second;
-      });
+  const std::uint64_t users = count_users(*state_, [&found](const detail::MechanismParts& parts) {
+    return parts.authority == found->second;
+  });
   if (users != 0) {
-    return fail(
-        BindingError(AuthorityInUse{.authority = authority.identity, .mechanisms = users}));
+    return fail(BindingError(AuthorityInUse{.authority = authority.identity, .mechanisms = users}));
   }
   ended = state_->authorities.extract(found);
   return {};

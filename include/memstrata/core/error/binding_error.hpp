@@ -142,7 +142,8 @@ struct CallbackFailed {
 /// A release queue still had work when the deadline passed.
 struct QueueNotIdle {
   std::uint64_t pending;
-  bool called_from_queue;  ///< The caller is itself being run by the queue, which cannot become idle under it.
+  bool
+      called_from_queue;  ///< The caller is itself being run by the queue, which cannot become idle under it.
 };
 
 /// Why a registry, a binding or what they issued refused. Closed; movable, not copyable.

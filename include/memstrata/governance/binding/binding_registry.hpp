@@ -102,9 +102,11 @@ class BindingRegistry {
 
   /// Error of both: IdentityExhausted; nothing is registered then.
   [[nodiscard]] Result<RegisteredProviderContext, BindingError> register_provider_context(
-      DeviceKey device, BindingResource resource) const;
+      DeviceKey device,
+      BindingResource resource) const;
   [[nodiscard]] Result<RegisteredAuthority, BindingError> register_authority(
-      DeviceKey device, BindingResource resource) const;
+      DeviceKey device,
+      BindingResource resource) const;
 
   /// Registers an allocator that supplies everything itself. It becomes the selected one of its device if there is
   /// none. `sampled` is `allocator->device()` for a caller that asked before it took a lock of its own.

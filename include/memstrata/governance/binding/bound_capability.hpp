@@ -126,7 +126,9 @@ class BoundSharedMapping {
       const BoundSharedPrefix& prefix) const;
   /// Maps the sealed prefix read-only; on failure the allocation holds nothing that this call mapped.
   [[nodiscard]] Result<SharedPrefixCommitInfo, BindingError> commit_shared_prefix(
-      const BoundSharedPrefix& prefix, const OwningAllocation& allocation, Bytes offset) const;
+      const BoundSharedPrefix& prefix,
+      const OwningAllocation& allocation,
+      Bytes offset) const;
   /// Replaces shared granules by private copies; returns the bytes that became private.
   [[nodiscard]] Result<Bytes, BindingError> break_shared(const OwningAllocation& allocation,
                                                          ByteRange range) const;

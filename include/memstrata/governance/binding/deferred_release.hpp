@@ -39,8 +39,13 @@ class PreparedAllocationRelease {
   PreparedAllocationRelease& operator=(PreparedAllocationRelease&& other) noexcept;
   PreparedAllocationRelease(const PreparedAllocationRelease&) = delete;
   PreparedAllocationRelease& operator=(const PreparedAllocationRelease&) = delete;
+
   /// Takes at most the mechanism's lock; calls nobody, unless it holds the last reference to the mechanism.
-  ~PreparedAllocationRelease();
+  ~PreparedAllocationRelease() {
+    if (record_ != nullptr) {
+      abandon();
+    }
+  }
 
   /// Whether it was settled or moved from.
   [[nodiscard]] bool empty() const noexcept { return record_ == nullptr; }
@@ -93,6 +98,7 @@ class ReleaseBatch {
   ReleaseBatch& operator=(const ReleaseBatch&) = delete;
   ReleaseBatch(ReleaseBatch&&) = delete;
   ReleaseBatch& operator=(ReleaseBatch&&) = delete;
+
   ~ReleaseBatch() { settle(); }
 
   /// As `PreparedAllocationRelease::execute`, which is a batch of one.

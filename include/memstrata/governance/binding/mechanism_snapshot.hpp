@@ -28,7 +28,8 @@ struct MechanismSnapshot {
   std::uint64_t active_operations = 0;  ///< Calls in flight and queued releases.
   std::uint64_t queued_releases = 0;
   std::uint64_t quarantined_allocations = 0;
-  Bytes quarantined_bytes;            ///< Sum of what they retain; stays at the largest number instead of wrapping.
+  Bytes
+      quarantined_bytes;  ///< Sum of what they retain; stays at the largest number instead of wrapping.
   std::uint64_t shared_prefixes = 0;  ///< Alive, with a handle or kept because the device was lost.
   Bytes shared_prefix_bytes;          ///< Physical bytes of these.
 

@@ -37,25 +37,21 @@ namespace detail {
 /// A view operation in flight: the allocation is pinned and the mechanism has an active operation until it ends.
 class ViewUse {
  public:
-  ViewUse(MechanismRecord& mechanism, AllocationRecord& record, ValidatedMemoryView view) noexcept
-      : mechanism_(&mechanism), record_(&record), view_(view) {}
-
-  ViewUse(ViewUse&& other) noexcept
-      : mechanism_(std::exchange(other.mechanism_, nullptr)),
-        record_(other.record_),
-        view_(other.view_) {}
+  ViewUse(MechanismRecord& mechanism, AllocationRecord& record) noexcept
+      : mechanism_(mechanism), record_(record) {}
 
   ViewUse(const ViewUse&) = delete;
   ViewUse& operator=(const ViewUse&) = delete;
+  ViewUse(ViewUse&&) = delete;
   ViewUse& operator=(ViewUse&&) = delete;
-  ~ViewUse();
 
-  [[nodiscard]] ValidatedMemoryView view() const noexcept { return view_; }
+  ~ViewUse() { end(mechanism_, record_); }
 
  private:
-  MechanismRecord* mechanism_;
-  AllocationRecord* record_;
-  ValidatedMemoryView view_;
+  static void end(MechanismRecord& mechanism, AllocationRecord& record) noexcept;
+
+  MechanismRecord& mechanism_;
+  AllocationRecord& record_;
 };
 
 }  // namespace detail
@@ -76,7 +72,8 @@ class MemoryBinding {
   /// Puts memory on the books that the mechanism made through a call of its own. Errors: as above; the memory then
   /// stays with the caller.
   [[nodiscard]] Result<OwningAllocation, BindingError> adopt_allocation(
-      const AllocationSpan& allocation, AttestSoleOwner attest) const;
+      const AllocationSpan& allocation,
+      AttestSoleOwner attest) const;
 
   /// As the owner's own `prepare_release` and `release_now`, for a caller that must not release what another binding
   /// made. Errors: DeviceLost or InactiveMechanism; BindingMismatch; then those of the owner. The owner keeps the
@@ -96,20 +93,24 @@ class MemoryBinding {
   template <std::invocable<ValidatedMemoryView> Operation>
   [[nodiscard]] auto with_view(const OwnedView& view, Operation&& operation) const
       -> Result<std::invoke_result_t<Operation, ValidatedMemoryView>, BindingError> {
-    MEMSTRATA_TRY(const detail::ViewUse use, begin_use(view));
+    if (!begin_use(view)) [[unlikely]] {
+      return fail(refusal_of_use(view));
+    }
+    const detail::ViewUse use(*view.mechanism_, *view.record_);
+    const ValidatedMemoryView part{.address = address_of(view), .bytes = view.size()};
     try {
       if constexpr (std::is_void_v<std::invoke_result_t<Operation, ValidatedMemoryView>>) {
-        std::invoke(std::forward<Operation>(operation), use.view());
+        std::invoke(std::forward<Operation>(operation), part);
         return {};
       } else {
-        return std::invoke(std::forward<Operation>(operation), use.view());
+        return std::invoke(std::forward<Operation>(operation), part);
       }
     } catch (const std::exception& thrown) {
       return fail(BindingError(
           CallbackFailed{.callback = "view operation", .reason = ErrorText::copy(thrown.what())}));
     } catch (...) {
-      return fail(BindingError(CallbackFailed{.callback = "view operation",
-                                              .reason = "an exception of unknown type"}));
+      return fail(BindingError(
+          CallbackFailed{.callback = "view operation", .reason = "an exception of unknown type"}));
     }
   }
 
@@ -123,7 +124,11 @@ class MemoryBinding {
   MemoryBinding(detail::MechanismRef mechanism, std::uint64_t serial) noexcept
       : mechanism_(std::move(mechanism)), serial_(serial) {}
 
-  [[nodiscard]] Result<detail::ViewUse, BindingError> begin_use(const OwnedView& view) const;
+  /// Whether the operation may run; it has begun then.
+  [[nodiscard]] bool begin_use(const OwnedView& view) const noexcept;
+  /// Why not. Whatever it is, it stays so.
+  [[nodiscard]] BindingError refusal_of_use(const OwnedView& view) const;
+  [[nodiscard]] static DeviceAddress address_of(const OwnedView& view) noexcept;
 
   detail::MechanismRef mechanism_;
   std::uint64_t serial_;  // of the binding's id; its generation is the next one

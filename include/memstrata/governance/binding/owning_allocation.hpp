@@ -34,8 +34,13 @@ class OwnedView {
         range_(other.range_) {}
 
   OwnedView& operator=(OwnedView&& other) noexcept;
+
   /// Only counts down; calls nobody, unless it holds the last reference to the mechanism.
-  ~OwnedView();
+  ~OwnedView() {
+    if (record_ != nullptr) {
+      end();
+    }
+  }
 
   /// Bytes of the view.
   [[nodiscard]] Bytes size() const noexcept { return range_.size; }
@@ -58,6 +63,8 @@ class OwnedView {
             std::uint64_t generation,
             ByteRange range) noexcept
       : mechanism_(&mechanism), record_(&record), generation_(generation), range_(range) {}
+
+  void end() noexcept;
 
   detail::MechanismRecord* mechanism_;
   detail::AllocationRecord* record_;  // null when moved from
@@ -89,7 +96,12 @@ class OwningAllocation {
   OwningAllocation& operator=(OwningAllocation&& other) noexcept;
   OwningAllocation(const OwningAllocation&) = delete;
   OwningAllocation& operator=(const OwningAllocation&) = delete;
-  ~OwningAllocation();
+
+  ~OwningAllocation() {
+    if (record_ != nullptr) {
+      drop();
+    }
+  }
 
   /// Whether it was released, disowned or moved from.
   [[nodiscard]] bool empty() const noexcept { return record_ == nullptr; }
