@@ -61,8 +61,8 @@ class Recorder final : public DeviceAllocator {
       throw std::runtime_error("scripted throw");
     }
     if (faults_.must_fail("allocate")) {
-      return fail(AllocationFailed{
-          .tier = device_.tier, .requested = bytes, .reason = "scripted failure"});
+      return fail(
+          AllocationFailed{.tier = device_.tier, .requested = bytes, .reason = "scripted failure"});
     }
     return make(bytes, alignment);
   }
@@ -70,8 +70,8 @@ class Recorder final : public DeviceAllocator {
   /// Memory of this mechanism that no allocation call of the stack made.
   [[nodiscard]] DeviceAddress make(Bytes bytes, Bytes alignment) {
     const AllocationSpan span{
-        .address = DeviceAddress{reinterpret_cast<std::uint64_t>(::operator new(
-            std::max(bytes, Bytes{1}).value, std::align_val_t{alignment.value}))},
+        .address = DeviceAddress{reinterpret_cast<std::uint64_t>(
+            ::operator new(std::max(bytes, Bytes{1}).value, std::align_val_t{alignment.value}))},
         .bytes = bytes,
         .alignment = alignment};
     const MutexLock lock(mutex_);

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <memory>
+#include <optional>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -181,15 +182,17 @@ TEST(OwningAllocationDrop, GoesToQuarantineWithoutACall) {
 
 TEST(OwningAllocationDrop, AfterTheLossOfTheDeviceItStaysLiveUntilTheEndIsConfirmed) {
   const BindingRig rig;
-  {
-    const OwningAllocation owner = rig.allocate();
-    rig.registry.invalidate_device(rig.device, "gone");
-  }
+  std::optional<OwningAllocation> owner = rig.allocate();
+  const AllocationIdentity identity = owner->identity();
+  rig.registry.invalidate_device(rig.device, "gone");
+  owner.reset();
+
   EXPECT_EQ(rig.snapshot().live_allocations, 1U);
   EXPECT_TRUE(rig.binding.quarantined().empty());
-
+  EXPECT_EQ(
+      refusal<StaleAllocation>(rig.registry.reconcile(identity, attest_memory_gone)).allocation,
+      identity);
   must(rig.registry.confirm_context_terminated(rig.context));
-
   expect_quiescent(rig.snapshot());
   EXPECT_EQ(rig.allocator->releases(), 0U);
 }
