@@ -108,8 +108,8 @@ Record rec[RECORDS];
 mtype lifecycle = active;
 byte calls, queued_releases, live_allocations;
 
-/* The mechanism: references of the registry, of a binding of the owners and of one of the viewer. */
-byte references = 2 + VIEWS;
+/* The mechanism: references of the registry and of the bindings of owners and viewer. */
+byte references = 1 + VIEWS + (SECOND > 0 -> 2 : 1);
 bool ended;
 bool mutex;
 byte quarantined_count, quarantined_bytes;
@@ -151,7 +151,7 @@ inline transit(r, event) {
 }
 
 inline end_mechanism() {
-  assert(!ended && !mutex && !registered && in_allocator == 0 && calls == 0 && unsettled == 0);
+  assert(!ended && !registered && in_allocator == 0 && calls == 0 && unsettled == 0);
   ended = true;
   assert(allocator_there && authority_there && context_there);
   allocator_there = false;
@@ -159,12 +159,18 @@ inline end_mechanism() {
   context_there = false
 }
 
+/* References go. With the last one the mechanism ends, under its mutex: an owner may still be leaving it when the
+   view that he left the last reference to is gone. */
 inline drop(count) {
-  d_step {
+  atomic {
     assert(!ended && references >= count);
     references = references - count;
     if
-    :: references == 0 -> end_mechanism()
+    :: references == 0 ->
+#ifndef END_WITHOUT_MUTEX
+       !mutex ->
+#endif
+       end_mechanism()
     :: else
     fi
   }
@@ -415,12 +421,12 @@ inline destroy_owner(r, ok) {
     fi;
     rec[r].held = false;
 #ifdef VIEWS_KEEP_NOTHING
-    ok = true;
+    ok = true
 #else
-    ok = (rec[r].pins == 0);
+    ok = (rec[r].pins == 0)
 #endif
-    unlock()
   };
+  d_step { unlock() };
   if
   :: ok -> ok = false; drop(1)
   :: else
@@ -431,6 +437,7 @@ proctype Owner(byte turns) {
   byte r, count;
   mtype seen;
   bool ok;
+  bool bound = true;
   do
   :: atomic {
        turns > 0 && lifecycle == active ->
@@ -474,6 +481,10 @@ proctype Owner(byte turns) {
            }
         fi;
         if
+        :: turns == 0 -> bound = false; drop(1)         /* the owner outlives its binding */
+        :: else
+        fi;
+        if
         :: skip
         :: try_prepare(r, ok)
         fi;
@@ -486,9 +497,10 @@ proctype Owner(byte turns) {
   :: turns == 0 || lifecycle != active -> break
   od;
   if
-  :: atomic { owners > 1 -> owners--; producers--; running-- }
-  :: atomic { owners == 1 -> drop(1); owners--; producers--; running-- }
-  fi
+  :: bound -> bound = false; drop(1)
+  :: else
+  fi;
+  atomic { turns = 0; owners--; producers--; running-- }
 }
 
 proctype Viewer() {
