@@ -182,6 +182,19 @@ TEST(RegistryExhaustion, ABindingNeedsTwoSerialsAndTheLastOneAloneEndsThemAll) {
   EXPECT_EQ(rig.allocator->calls("allocate"), 0U);
 }
 
+//
+TEST(RegistryExhaustion, ARefusedBindingEndsTheSerialsThatRecordsKeptToo) {
+  constexpr std::uint64_t one_run = 64;  // serials that a record fetches at a time
+  const BindingRig rig(DeviceKey::host(), {.first_serial = largest - rig_serials - one_run - 1});
+  OwningAllocation owner = rig.allocate();
+  must_do(owner.release_now());
+
+  ASSERT_TRUE(is_exhausted(rig.registry.bind(rig.mechanism)));
+
+  EXPECT_TRUE(is_exhausted(rig.binding.allocate(Bytes{64}, Bytes{16})));
+  EXPECT_EQ(rig.allocator->calls("allocate"), 1U);
+}
+
 // W-15
 TEST(RegistryExhaustion, AnAllocationWithoutASerialNeverReachesTheAllocator) {
   const BindingRig rig(DeviceKey::host(), {.first_serial = largest - rig_serials});
