@@ -131,6 +131,7 @@ TEST(SerialSource, ThreadsNeverGetTheSameNumber) {
   EXPECT_FALSE(all.contains(0));
 }
 
+// W-18
 TEST(MemoryAuthorityId, EachIsANewOneEvenForTheSameDevice) {
   const auto first = MemoryAuthorityId::issue(DeviceKey::device(0));
   const auto second = MemoryAuthorityId::issue(DeviceKey::device(0));
@@ -190,7 +191,10 @@ TEST(IdentitySource, OneBelowTheMaximumIssuesOnceAndThenNothingOfAnyKind) {
   EXPECT_FALSE(source.issue<BindingId>().has_value());
 }
 
+// W-18
 TEST(OpaqueId, KindsCannotBeMixedUpOrMadeByHand) {
+  EXPECT_FALSE((std::is_convertible_v<MemoryAuthorityId, AuthorityIdentity>));
+  EXPECT_FALSE((std::is_convertible_v<AuthorityIdentity, MemoryAuthorityId>));
   EXPECT_FALSE((std::is_convertible_v<BindingId, MechanismIdentity>));
   EXPECT_FALSE((std::is_constructible_v<BindingId, std::uint64_t, std::uint64_t>));
   EXPECT_FALSE((std::is_default_constructible_v<BindingId>));

@@ -8,7 +8,6 @@
 #include <memory>
 #include <optional>
 #include <set>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -43,11 +42,6 @@ constexpr std::uint64_t largest = std::numeric_limits<std::uint64_t>::max();
 
 // A rig takes one serial each for context, authority and mechanism and two for its binding.
 constexpr std::uint64_t rig_serials = 5;
-
-// Two things with alike names: who is charged, and what a registry issued.
-static_assert(!std::is_convertible_v<MemoryAuthorityId, AuthorityIdentity>);
-static_assert(!std::is_convertible_v<AuthorityIdentity, MemoryAuthorityId>);
-static_assert(!std::is_convertible_v<BindingId, BindingGeneration>);
 
 /// Whether the call failed because the serials are used up.
 template <class T>
