@@ -188,7 +188,9 @@ void World::clear_quarantine(const MechanismSnapshot& of) {
             .is_complete());
     EXPECT_TRUE(registry.reconcile(each.identity, attest_memory_gone).has_value());
   }
-  EXPECT_TRUE(must(registry.snapshot(handle)).quiescent());
+  const MechanismSnapshot after = must(registry.snapshot(handle));
+  EXPECT_TRUE(after.quiescent());
+  EXPECT_EQ(after.quarantined_bytes, 0_B);
   EXPECT_EQ(fake(of.identity).live_allocations(), 0U);
 }
 
