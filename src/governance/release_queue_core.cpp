@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <bit>
 #include <chrono>
 #include <cstddef>
 #include <memory>
@@ -61,7 +62,7 @@ void keep_for_ever(FenceSet& fences) noexcept {
 
 FencedReleaseQueue::Core::Core(FencedReleaseQueueOptions options) : options_(std::move(options)) {
   const std::size_t room = std::min(options_.capacity.value_or(first_room), first_room);
-  std::vector<std::optional<Entry>> slots(std::max<std::size_t>(room, 1));
+  std::vector<std::optional<Entry>> slots(std::bit_ceil(room));
   ring_.move_into(slots);
 }
 

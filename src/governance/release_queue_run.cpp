@@ -3,7 +3,6 @@
 #include <cstddef>
 #include <optional>
 #include <thread>
-#include <utility>
 
 #include "governance/release_queue_core.hpp"
 #include "memstrata/contract/fence.hpp"
@@ -40,7 +39,7 @@ void FencedReleaseQueue::Core::take() {
   hand_.counts = {};
   const MutexLock lock(mutex_);
   while (hand_.size < batch_size && !ring_.empty()) {
-    hand_.entries[hand_.size++].emplace(ring_.pop_front());
+    ring_.pop_front(hand_.entries[hand_.size++]);
   }
   in_hand_ = hand_.size;
 }
@@ -92,8 +91,9 @@ void FencedReleaseQueue::Core::learn_of_loss() {
 std::size_t FencedReleaseQueue::Core::put_back() {
   const MutexLock lock(mutex_);
   for (std::size_t i = hand_.size; i > 0; --i) {
-    if (auto entry = std::exchange(hand_.entries[i - 1], std::nullopt)) {
+    if (std::optional<Entry>& entry = hand_.entries[i - 1]) {
       ring_.push_front(*std::move(entry));
+      entry.reset();
     }
   }
   in_hand_ = 0;

@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
+#include <bit>
 #include <cstddef>
 #include <optional>
 #include <utility>
 #include <vector>
 
+#include "memstrata/core/check.hpp"
+
 namespace memstrata::detail {
 
-/// A queue of movable values in one array that is used round and round. It grows by `reserve` only, so that pushing
-/// neither allocates nor fails. Single-threaded.
+/// A queue of movable values in one array that is used round and round. It grows by `move_into` only, so that pushing
+/// neither allocates nor fails. Its capacity is a power of two, or 0. Single-threaded.
 template <class T>
 class Ring {
  public:
@@ -20,9 +22,10 @@ class Ring {
 
   [[nodiscard]] std::size_t capacity() const noexcept { return slots_.size(); }
 
-  /// Moves everything into `wider`, which is empty and at least as large, and takes its array; the old array stays
-  /// in `wider`.
+  /// Moves everything into `wider`, which is empty, at least as large and as long as a power of two, and takes its
+  /// array; the old array stays in `wider`.
   void move_into(std::vector<std::optional<T>>& wider) noexcept {
+    MEMSTRATA_ASSERT(std::has_single_bit(wider.size()), "a ring of an odd length", wider.size());
     for (std::size_t i = 0; i < size_; ++i) {
       wider[i] = std::move(slots_[index(i)]);
       slots_[index(i)].reset();
@@ -32,25 +35,24 @@ class Ring {
   }
 
   /// There is room.
-  void push_back(T value) noexcept {
+  void push_back(T&& value) noexcept {
     slots_[index(size_)].emplace(std::move(value));
     ++size_;
   }
 
   /// There is room.
-  void push_front(T value) noexcept {
-    first_ = (first_ + slots_.size() - 1) % slots_.size();
+  void push_front(T&& value) noexcept {
+    first_ = index(slots_.size() - 1);
     slots_[first_].emplace(std::move(value));
     ++size_;
   }
 
-  /// The first value, which exists.
-  [[nodiscard]] T pop_front() noexcept {
-    T value = *std::move(slots_[first_]);
+  /// Moves the first value, which exists, into `into`, which is empty.
+  void pop_front(std::optional<T>& into) noexcept {
+    into.emplace(*std::move(slots_[first_]));
     slots_[first_].reset();
-    first_ = (first_ + 1) % slots_.size();
+    first_ = index(1);
     --size_;
-    return value;
   }
 
   /// Calls `use` for every value, from the first to the last.
@@ -63,7 +65,7 @@ class Ring {
 
  private:
   [[nodiscard]] std::size_t index(std::size_t at) const noexcept {
-    return (first_ + at) % slots_.size();
+    return (first_ + at) & (slots_.size() - 1);
   }
 
   std::vector<std::optional<T>> slots_;

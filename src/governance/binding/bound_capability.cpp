@@ -237,6 +237,7 @@ Result<BoundSharedPrefix, BindingError> BoundSharedMapping::create_shared_prefix
   MEMSTRATA_TRY(one.front().prefix, call.run([&] {
     return mechanism_->shared_mapping()->create_shared_prefix(bytes);
   }));
+  MEMSTRATA_VERIFY(one.front().prefix != nullptr, "a mechanism made a shared prefix of nothing");
   one.front().bytes = one.front().prefix->committed_physical_bytes();
   mechanism_->count_prefix(one.front().bytes);
   return BoundSharedPrefix(mechanism_, serial_, std::move(one));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "memstrata/governance/binding/deferred_release.hpp"
 
+#include <cstdint>
 #include <optional>
 #include <utility>
 
@@ -16,6 +17,10 @@ namespace {
 
 using Event = AllocationReleaseEvent;
 using Rejection = DeferredEnqueueRejection;
+
+/// Releases that a batch leaves unsettled: they count as queued while their records are used again, and the count has
+/// an end.
+constexpr std::uint64_t most_unsettled = 4096;
 
 /// The queue's answer; an exception is a refusal. Nothing means that it says that it took the request.
 std::optional<Rejection> offer(PreparedAllocationRelease& request,
@@ -92,7 +97,9 @@ ReleaseOutcome ReleaseBatch::execute(PreparedAllocationRelease& request) noexcep
   mechanism_ = std::exchange(request.mechanism_, nullptr);
   ReleaseOutcome outcome = mechanism_->release(*std::exchange(request.record_, nullptr));
   released_ += outcome.is_released() ? 1U : 0U;
-  ++handled_;
+  if (++handled_ == most_unsettled) {
+    settle();
+  }
   return outcome;
 }
 

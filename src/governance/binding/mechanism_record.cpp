@@ -41,7 +41,7 @@ using Event = AllocationReleaseEvent;
 
 /// Serials that a record fetches at a time, so that the registry's counter is touched once in so many allocations.
 constexpr std::uint64_t serials_at_once = 64;
-static_assert(serials_at_once - 1 <=
+static_assert(serials_at_once <=
               std::numeric_limits<decltype(AllocationRecord::serials_left)>::max());
 
 /// The state that `event` leads to from `queued`, which every event of a prepared release allows.
@@ -153,16 +153,16 @@ Result<AllocationRecord*, BindingError> MechanismRecord::open(std::uint64_t bind
             "the books of the mechanism hold 16776960 allocations, the most that they can count; "
             "allocate larger pieces and divide them"})));
   }
-  if (record->serials_left != 0) {
-    ++record->generation;
-    --record->serials_left;
-  } else if (const auto run = parts_.identities->issue_run(serials_at_once)) {
-    record->generation = run->first;
-    record->serials_left = static_cast<std::uint8_t>(run->count - 1);
-  } else {
-    table_.give_back(*record);
-    return fail(BindingError(IdentityExhausted{}));
+  if (record->serials_left == 0) {
+    const auto run = parts_.identities->issue_run(serials_at_once);
+    if (!run) {
+      table_.give_back(*record);
+      return fail(BindingError(IdentityExhausted{}));
+    }
+    record->generation = run->first - 1;
+    record->serials_left = static_cast<std::uint8_t>(run->count);
   }
+  use_serial(*record);
   fill(*record, binding, bytes, alignment);
   return record;
 }
@@ -346,15 +346,11 @@ void MechanismRecord::end_orphan(AllocationRecord& record, State state) noexcept
   drop();
 }
 
-bool MechanismRecord::owns(const AllocationIdentity& identity) const noexcept {
-  return identity.binding.mechanism == parts_.identity;
-}
-
 Result<AllocationRecord*, BindingError> MechanismRecord::find_quarantined(
     const AllocationIdentity& identity) {
   AllocationRecord* const record = table_.find(identity.place);
-  if (!owns(identity) || record == nullptr || !is_quarantine(record->state().state) ||
-      record->generation != identity.generation.serial()) {
+  if (record == nullptr || !is_quarantine(record->state().state) ||
+      identity_of(*record) != identity) {
     return fail(BindingError(StaleAllocation{.allocation = identity}));
   }
   return record;
@@ -481,6 +477,11 @@ MechanismSnapshot MechanismRecord::snapshot() const noexcept {
 std::uint64_t MechanismRecord::quarantined_count() const noexcept {
   const MutexLock lock(mutex_);
   return quarantined_count_;
+}
+
+bool MechanismRecord::keeps_prefixes() const noexcept {
+  const MutexLock lock(mutex_);
+  return !keepsakes_.empty();
 }
 
 // Block by block, so that the mutex is held for a few microseconds at a time, whatever the number of records.

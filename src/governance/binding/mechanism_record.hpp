@@ -102,8 +102,7 @@ class MechanismRecord {
       table_.give_back(*record);
       return nullptr;
     }
-    ++record->generation;
-    --record->serials_left;
+    use_serial(*record);
     fill(*record, binding, bytes, alignment);
     return record;
   }
@@ -211,7 +210,7 @@ class MechanismRecord {
 
   // The registry calls these with its own lock held; none of them calls or destroys anything of the user's.
 
-  /// The device is lost. The old reason is given back, to be destroyed without a lock.
+  /// The device is lost. Gives back the reason before.
   [[nodiscard]] ErrorText invalidate(ErrorText reason) noexcept;
   /// The context is gone, and no operation is active: everything is discharged. What has to be destroyed goes to
   /// `keepsakes`.
@@ -220,9 +219,17 @@ class MechanismRecord {
   [[nodiscard]] MechanismSnapshot snapshot() const noexcept;
   [[nodiscard]] QuarantinedAllocations quarantined() const;
   [[nodiscard]] std::uint64_t quarantined_count() const noexcept;
+  /// Whether prefixes wait for the end of the context to be confirmed.
+  [[nodiscard]] bool keeps_prefixes() const noexcept;
 
  private:
   ~MechanismRecord();
+
+  /// A generation from the serials that are kept for the record.
+  static void use_serial(AllocationRecord& record) noexcept {
+    ++record.generation;
+    --record.serials_left;
+  }
 
   static void fill(AllocationRecord& record,
                    std::uint64_t binding,
@@ -247,7 +254,6 @@ class MechanismRecord {
                                          const MechanismRelease& answer) noexcept;
   [[nodiscard]] ReleaseOutcome keep_aborted(AllocationRecord& record, ErrorText why) noexcept;
 
-  [[nodiscard]] bool owns(const AllocationIdentity& identity) const noexcept;
   [[nodiscard]] Result<AllocationRecord*, BindingError> find_quarantined(
       const AllocationIdentity& identity) MEMSTRATA_REQUIRES(mutex_);
   void enter_quarantine(AllocationRecord& record, QuarantineReason reason, Bytes retained) noexcept

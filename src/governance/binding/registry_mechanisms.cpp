@@ -209,7 +209,7 @@ Result<void, BindingError> BindingRegistry::remove(const RegisteredMechanism& me
     return fail(BindingError(QuarantinedOwnership{.mechanism = mechanism.identity,
                                                   .count = now.quarantined_allocations}));
   }
-  if (now.lifecycle == MechanismLifecycle::active || !now.quiescent()) {
+  if (now.lifecycle == MechanismLifecycle::active || !now.quiescent() || record->keeps_prefixes()) {
     return fail(BindingError(inactive(*record, "remove")));
   }
   state_->deselect(*record);
@@ -226,7 +226,7 @@ void BindingRegistry::invalidate_device(DeviceKey device, ErrorText reason) cons
   }
   for (const auto& [serial, mechanism] : state_->mechanisms) {
     if (mechanism->parts().device == device) {
-      static_cast<void>(mechanism->invalidate(reason));
+      static_cast<void>(mechanism->invalidate(reason));  // the old text is ours; it may end here
       state_->deselect(*mechanism);
     }
   }

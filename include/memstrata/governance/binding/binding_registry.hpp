@@ -135,7 +135,8 @@ class BindingRegistry {
   [[nodiscard]] Result<void, BindingError> retire(const RegisteredMechanism& mechanism) const;
 
   /// Takes the mechanism off the registry. Errors, in this order: ForeignRegistry; UnregisteredMechanism;
-  /// QuarantinedOwnership; InactiveMechanism if it is active, or anything is live, queued or in flight.
+  /// QuarantinedOwnership; InactiveMechanism if it is active, or anything is live, queued or in flight, or a shared
+  /// prefix is kept until the end of the context is confirmed.
   [[nodiscard]] Result<void, BindingError> remove(const RegisteredMechanism& mechanism) const;
 
   /// No new mechanism and no new pin on the context, and its mechanisms retire. Errors: ForeignRegistry;
@@ -150,8 +151,9 @@ class BindingRegistry {
   [[nodiscard]] Result<void, BindingError> remove_authority(
       const RegisteredAuthority& authority) const;
 
-  /// The device is lost: no call of its mechanisms' allocators begins from now on, and what they hold stays on the
-  /// books. Calls nobody, frees nothing. The last reason is the one that is reported. Its contexts are lost too.
+  /// The device is lost: no operation of its mechanisms begins from now on, and what they hold stays on the books. An
+  /// operation that had begun may still reach the allocator once; until it has ended the end of the context cannot be
+  /// confirmed. Calls nobody, frees nothing. The last reason is the one that is reported. Its contexts are lost too.
   void invalidate_device(DeviceKey device, ErrorText reason) const;
 
   /// Proof from outside that the context is gone, and all its memory: discharges everything of its mechanisms. It

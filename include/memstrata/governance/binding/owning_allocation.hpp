@@ -122,15 +122,14 @@ class OwningAllocation {
   /// Live for an owner that is not empty.
   [[nodiscard]] AllocationReleaseState state() const noexcept;
 
-  /// A view of `size` bytes at `offset`. Errors, in this order: ViewOutOfBounds; the lifecycle, which must be
-  /// active; StaleAllocation after the end of the context was confirmed.
+  /// A view of `size` bytes at `offset`. Errors, in this order: ViewOutOfBounds; DeviceLost or InactiveMechanism.
   [[nodiscard]] Result<OwnedView, BindingError> view(Bytes offset, Bytes size) const;
 
   /// Views, and calls in flight that use the allocation.
   [[nodiscard]] std::uint64_t outstanding_views() const noexcept;
 
   /// Detaches final ownership for a release that comes later, and empties this. Errors, in this order: DeviceLost or
-  /// InactiveMechanism; StaleAllocation; OutstandingViews. Constant time, no allocation of memory.
+  /// InactiveMechanism; OutstandingViews. Constant time, no allocation of memory.
   [[nodiscard]] Result<PreparedAllocationRelease, BindingError> prepare_release();
 
   /// Prepares and executes. Errors as above; what the allocator did not complete is an outcome and not an error.

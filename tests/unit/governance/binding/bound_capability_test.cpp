@@ -412,6 +412,22 @@ TEST(BoundSharedPrefix, AfterTheLossOfTheDeviceIsKeptUntilTheEndIsConfirmed) {
 }
 
 // W-20
+TEST(BoundSharedPrefix, AKeptOneHoldsItsMechanismInTheRegistryUntilTheEndIsConfirmed) {
+  const CapabilityRig rig;
+  {
+    const BoundSharedPrefix prefix = rig.sealed_prefix();
+    rig.registry.invalidate_device(rig.device, "fell off the bus");
+  }
+
+  const auto refused = rig.registry.remove(rig.mechanism);
+
+  ASSERT_FALSE(refused.has_value());
+  ASSERT_NE(refused.error().as<InactiveMechanism>(), nullptr) << refused.error().message();
+  must_do(rig.registry.confirm_context_terminated(rig.context));
+  EXPECT_TRUE(rig.registry.remove(rig.mechanism).has_value());
+}
+
+// W-20
 TEST(BoundSharedPrefix, ItsEndIsAnActiveOperationOfTheMechanism) {
   const CapabilityRig rig;
   std::optional<Result<void, BindingError>> confirmed;
