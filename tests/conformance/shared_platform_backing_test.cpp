@@ -13,7 +13,7 @@
 #include "memstrata/core/error/virtual_memory_error.hpp"
 #include "memstrata/core/result.hpp"
 
-namespace memstrata {
+namespace memstrata::shared_platform_backing_test {
 namespace {
 
 template <class Subject>
@@ -241,4 +241,4 @@ TYPED_TEST(SharedPlatformBackingContract, AReservationKeepsThePrefixAlive) {
 }
 
 }  // namespace
-}  // namespace memstrata
+}  // namespace memstrata::shared_platform_backing_test

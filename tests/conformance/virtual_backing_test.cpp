@@ -18,7 +18,7 @@
 #include "memstrata/core/result.hpp"
 #include "support/host_bytes.hpp"
 
-namespace memstrata {
+namespace memstrata::virtual_backing_test {
 namespace {
 
 template <class Subject>
@@ -312,4 +312,4 @@ TYPED_TEST(VirtualBackingContract, ReleaseGoesThroughTheAllocatorAndCountsWhatWa
 }
 
 }  // namespace
-}  // namespace memstrata
+}  // namespace memstrata::virtual_backing_test

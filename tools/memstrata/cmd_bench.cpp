@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
-#include <chrono>
 #include <nlohmann/json.hpp>
 #include <ostream>
 #include <string>
@@ -27,10 +26,6 @@ struct RawRequest {
   std::string recording;
   std::string json;
 };
-
-double in_seconds(std::chrono::nanoseconds duration) {
-  return std::chrono::duration<double>(duration).count();
-}
 
 double ratio_of(const RawReplay& raw) {
   return static_cast<double>(raw.recorded.count()) / static_cast<double>(raw.wall.count());

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "replay_json.hpp"
 
-#include <chrono>
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -17,6 +16,7 @@
 #include "memstrata/frontend/trace/trace_format.hpp"
 #include "memstrata/frontend/trace/trace_statistics.hpp"
 #include "replay_outcome.hpp"
+#include "units.hpp"
 
 namespace memstrata::tool {
 namespace {
@@ -24,10 +24,6 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr std::string_view replay_schema = "memstrata.replay/1";
-
-double in_seconds(std::chrono::nanoseconds duration) {
-  return std::chrono::duration<double>(duration).count();
-}
 
 /// What is not known is null, never 0.
 Json or_null(const std::optional<std::uint64_t>& value) {

@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <ostream>
@@ -28,10 +27,6 @@ namespace memstrata::tool {
 namespace {
 
 using Results = std::vector<const PolicyResult*>;
-
-double in_seconds(std::chrono::nanoseconds duration) {
-  return std::chrono::duration<double>(duration).count();
-}
 
 /// Appends rows whose cells come from one function of a policy's result.
 class Rows {

@@ -4,7 +4,6 @@
 #include <fmt/core.h>
 #include <fmt/format.h>
 
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <nlohmann/json.hpp>
@@ -21,10 +20,6 @@ namespace memstrata::tool {
 namespace {
 
 constexpr const char* info_schema = "memstrata.trace-info/1";
-
-double in_seconds(std::chrono::nanoseconds duration) {
-  return std::chrono::duration<double>(duration).count();
-}
 
 nlohmann::ordered_json lengths_to_json(const TraceLengths& lengths) {
   return {{"mean", lengths.mean},

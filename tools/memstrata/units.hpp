@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <string>
 
@@ -13,6 +14,10 @@ namespace memstrata::tool {
 
 /// `count` with a comma between thousands: "134,936,133,120".
 [[nodiscard]] std::string format_count(std::uint64_t count);
+
+[[nodiscard]] inline double in_seconds(std::chrono::nanoseconds duration) noexcept {
+  return std::chrono::duration<double>(duration).count();
+}
 
 /// A duration in seconds for people, with a fitting unit: "4.2 us", "18 ms", "266 s".
 [[nodiscard]] std::string format_seconds(double seconds);

@@ -26,7 +26,6 @@ namespace memstrata::replay_detail {
 namespace {
 
 constexpr std::uint64_t ns_per_second = 1'000'000'000;
-constexpr std::size_t most_listed = 16;
 constexpr std::int64_t never = std::numeric_limits<std::int64_t>::max();
 
 /// The smallest value that at least `percent` of the values do not exceed. `values` is sorted and not empty.

@@ -16,7 +16,6 @@
 namespace memstrata::replay_detail {
 namespace {
 
-constexpr std::size_t most_listed_refusals = 16;
 
 }  // namespace
 
@@ -41,7 +40,7 @@ void ReplayEngine::arrive() {
     const Bytes needed = holding_.alone(full_blocks_of(index), request.input, request.output);
     if (needed > limit_) {
       ++result_.refused;
-      if (result_.refusals.size() < most_listed_refusals) {
+      if (result_.refusals.size() < most_listed) {
         result_.refusals.push_back({.request = index, .needed = needed, .limit = limit_});
       }
       continue;

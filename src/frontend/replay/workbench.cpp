@@ -36,8 +36,6 @@
 namespace memstrata::replay_detail {
 namespace {
 
-constexpr std::size_t most_listed = 16;
-
 /// A kernel sample may differ from the books by this, or by 2 %: page tables and rounding of the kernel's own.
 constexpr Bytes sample_tolerance = Bytes{8U << 20U};
 

@@ -14,8 +14,6 @@
 namespace memstrata::replay_detail {
 namespace {
 
-constexpr std::size_t most_listed = 16;
-
 /// A part of a sequence that has one owner. Its offset in the owner is `bytes.offset - start`.
 struct Owned {
   ByteRange bytes;

@@ -20,7 +20,7 @@
 #include "support/sim_backing.hpp"
 #include "support/sim_rig.hpp"
 
-namespace memstrata {
+namespace memstrata::virtual_range_property_test {
 namespace {
 
 constexpr std::uint64_t size = 200;  // granules
@@ -168,4 +168,4 @@ TEST(VirtualRangeProperty, RandomOperationsOnRealMemoryKeepContentsAndReadZeroWh
 }
 
 }  // namespace
-}  // namespace memstrata
+}  // namespace memstrata::virtual_range_property_test

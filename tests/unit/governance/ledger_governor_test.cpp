@@ -21,7 +21,7 @@
 #include "memstrata/core/tier.hpp"
 #include "memstrata/governance/lease_ledger.hpp"
 
-namespace memstrata {
+namespace memstrata::ledger_governor_test {
 namespace {
 
 constexpr HolderId holder{7};
@@ -438,4 +438,4 @@ TEST(LedgerGovernorReserve, IsRightThroughTheAbstractType) {
 }
 
 }  // namespace
-}  // namespace memstrata
+}  // namespace memstrata::ledger_governor_test

@@ -14,7 +14,7 @@
 #include "support/sim_backing.hpp"
 #include "support/sim_rig.hpp"
 
-namespace memstrata {
+namespace memstrata::virtual_buffer_shared_test {
 namespace {
 
 using test::budget_error;
@@ -375,4 +375,4 @@ TEST(VirtualBufferShared, LeavesThePrefixToOthersWhenItIsDestroyed) {
 }
 
 }  // namespace
-}  // namespace memstrata
+}  // namespace memstrata::virtual_buffer_shared_test

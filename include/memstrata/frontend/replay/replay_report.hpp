@@ -14,6 +14,9 @@
 
 namespace memstrata {
 
+/// Findings of one kind that a report lists; the others are only counted.
+inline constexpr std::size_t most_listed = 16;
+
 /// Nearest-rank percentiles of first admission - arrival over the completed requests.
 struct ReplayWait {
   std::chrono::nanoseconds p50{0};
@@ -95,7 +98,7 @@ struct ReplayVerify {
   std::uint64_t writes = 0;      ///< Writes so far, as `--corrupt` counts them.
   bool corrupted =
       false;  ///< Whether the bit of `--corrupt` was flipped in memory that was read again.
-  std::vector<ReplayMismatch> first;  ///< The first mismatches, at most 16.
+  std::vector<ReplayMismatch> first;  ///< The first mismatches, at most `most_listed`.
 
   friend bool operator==(const ReplayVerify&, const ReplayVerify&) = default;
 };
@@ -154,9 +157,9 @@ struct PolicyResult {
   /// Broken promises: committed above the limit, books and memory that disagree, a kernel sample that is off by
   /// more than 2 % and 8 MiB, bytes that are held at the end. 0 in a sound run.
   std::uint64_t violations = 0;
-  std::vector<std::string> violation_texts;  ///< The first 16, one sentence each.
+  std::vector<std::string> violation_texts;  ///< The first `most_listed`, one sentence each.
   Bytes final_leased;  ///< What the budget is charged after everything was released.
-  std::vector<RefusedRequest> refusals;  ///< The first 16.
+  std::vector<RefusedRequest> refusals;  ///< The first `most_listed`.
   TimeSeries series;
   std::chrono::nanoseconds end{0};   ///< Simulated time of the last event.
   std::chrono::nanoseconds wall{0};  ///< Real time of the run.

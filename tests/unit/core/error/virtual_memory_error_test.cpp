@@ -12,7 +12,7 @@
 #include "memstrata/core/role.hpp"
 #include "memstrata/core/tier.hpp"
 
-namespace memstrata {
+namespace memstrata::virtual_memory_error_test {
 namespace {
 
 using testing::AllOf;
@@ -123,4 +123,4 @@ TEST(VirtualMemoryErrorMessage, ARefusedPrefixNamesOperationAndReason) {
 }
 
 }  // namespace
-}  // namespace memstrata
+}  // namespace memstrata::virtual_memory_error_test

@@ -28,7 +28,7 @@
 #include "support/resident_bytes.hpp"
 #include "support/scripted_governor.hpp"
 
-namespace memstrata::host {
+namespace memstrata::host::host_virtual_allocator_test {
 namespace {
 
 using test::AllocatorRig;
@@ -498,4 +498,4 @@ TEST(HostVirtualAllocator, AGovernorMayCallBackIntoOtherAllocations) {
 }
 
 }  // namespace
-}  // namespace memstrata::host
+}  // namespace memstrata::host::host_virtual_allocator_test
