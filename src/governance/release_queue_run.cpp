@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <optional>
 #include <thread>
+#include <utility>
 
 #include "governance/release_queue_core.hpp"
 #include "memstrata/contract/fence.hpp"
@@ -91,8 +92,9 @@ void FencedReleaseQueue::Core::learn_of_loss() {
 std::size_t FencedReleaseQueue::Core::put_back() {
   const MutexLock lock(mutex_);
   for (std::size_t i = hand_.size; i > 0; --i) {
-    if (std::optional<Entry>& entry = hand_.entries[i - 1]) {
-      ring_.push_front(*std::move(entry));
+    std::optional<Entry>& entry = hand_.entries[i - 1];
+    if (entry) {
+      ring_.push_front(std::move(*entry));
       entry.reset();
     }
   }

@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <list>
-#include <memory>
 #include <new>
 #include <span>
 #include <utility>

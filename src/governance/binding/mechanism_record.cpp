@@ -2,7 +2,7 @@
 #include "governance/binding/mechanism_record.hpp"
 
 #include <algorithm>
-#include <bit>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -31,6 +31,8 @@
 #include "memstrata/core/mutex.hpp"
 #include "memstrata/core/release_state.hpp"
 #include "memstrata/core/result.hpp"
+#include "memstrata/core/tier.hpp"
+#include "memstrata/governance/binding/mechanism_ref.hpp"
 #include "memstrata/governance/binding/mechanism_snapshot.hpp"
 
 namespace memstrata::detail {

@@ -9,6 +9,7 @@
 #include "memstrata/contract/release.hpp"
 #include "memstrata/contract/virtual_backing.hpp"
 #include "memstrata/core/bytes.hpp"
+#include "memstrata/core/check.hpp"
 #include "memstrata/core/error/binding_error.hpp"
 #include "memstrata/core/identity.hpp"
 #include "memstrata/core/lifecycle.hpp"

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "governance/binding/record_table.hpp"
 
-#include <algorithm>
 #include <atomic>
-#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -30,9 +28,7 @@ RecordTable::Chunk& RecordTable::chunk_for(std::size_t number) {
     return *there;
   }
   const std::size_t blocks = std::size_t{1} << number;
-  auto made = std::make_unique<Chunk>();
-  made->records = std::make_unique<AllocationRecord[]>(blocks * block_records);
-  made->quarantined = std::make_unique<std::uint32_t[]>(blocks);
+  auto made = std::make_unique<Chunk>(blocks);
   const auto first = static_cast<std::uint32_t>(block_records * (blocks - 1));
   for (std::uint32_t i = 0; i < blocks * block_records; ++i) {
     made->records[i].place = first + i;

@@ -6,8 +6,8 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <span>
+#include <vector>
 
 #include "governance/binding/allocation_record.hpp"
 #include "memstrata/core/cache_line.hpp"
@@ -89,10 +89,10 @@ class RecordTable {
 
  private:
   struct Chunk {
-    std::unique_ptr<AllocationRecord[]>
-        records;  // NOLINT(modernize-avoid-c-arrays): a length known at run time
-    std::unique_ptr<std::uint32_t[]>
-        quarantined;  // NOLINT(modernize-avoid-c-arrays): one per block
+    explicit Chunk(std::size_t blocks) : records(blocks * block_records), quarantined(blocks) {}
+
+    std::vector<AllocationRecord> records;   // its length never changes, so that nothing moves
+    std::vector<std::uint32_t> quarantined;  // one for each block
   };
 
   struct Position {

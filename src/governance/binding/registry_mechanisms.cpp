@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The life of registered mechanisms: registration, selection, retirement, loss and end.
-#include <cstddef>
 #include <cstdint>
 #include <list>
 #include <memory>
 #include <optional>
 #include <utility>
-#include <vector>
 
 #include "governance/binding/mechanism_record.hpp"
 #include "governance/binding/provider_context_record.hpp"
@@ -217,7 +215,7 @@ Result<void, BindingError> BindingRegistry::remove(const RegisteredMechanism& me
   return {};
 }
 
-void BindingRegistry::invalidate_device(DeviceKey device, ErrorText reason) const {
+void BindingRegistry::invalidate_device(DeviceKey device, const ErrorText& reason) const {
   const MutexLock lock(state_->mutex);
   for (const auto& [serial, context] : state_->contexts) {
     if (context->device() == device) {

@@ -154,7 +154,7 @@ class BindingRegistry {
   /// The device is lost: no operation of its mechanisms begins from now on, and what they hold stays on the books. An
   /// operation that had begun may still reach the allocator once; until it has ended the end of the context cannot be
   /// confirmed. Calls nobody, frees nothing. The last reason is the one that is reported. Its contexts are lost too.
-  void invalidate_device(DeviceKey device, ErrorText reason) const;
+  void invalidate_device(DeviceKey device, const ErrorText& reason) const;
 
   /// Proof from outside that the context is gone, and all its memory: discharges everything of its mechanisms. It
   /// calls no allocator; prefixes that were kept because of the loss are destroyed.
