@@ -146,6 +146,7 @@ std::optional<Rejection> FencedReleaseQueue::Core::enqueue(PreparedAllocationRel
         ++counters_.accepted;
         idle_told_ = false;
         if (pending_++ == 0) {
+          arrived_ = true;
           wake();  // a worker that waits for the first one; whoever waits for the others looks by itself
         }
         return std::nullopt;
@@ -272,6 +273,9 @@ void FencedReleaseQueue::Core::work() {
     const MutexLock lock(mutex_);
     if (work_is_over()) {
       return;
+    }
+    if (std::exchange(arrived_, false)) {
+      continue;  // perhaps after the poll, when there was no waiter to wake
     }
     ++waiters_;
     if (pending_ == 0 && idle_told_) {

@@ -23,7 +23,7 @@ namespace memstrata {
 /// Who looks whether fences are completed.
 enum class ReleasePolling : std::uint8_t {
   by_hand,  ///< Whoever calls `poll` or `wait_idle`.
-  worker,   ///< A thread of the queue as well, every `poll_interval`.
+  worker,   ///< A thread of the queue as well, when work comes and then every `poll_interval`.
 };
 
 /// What a queue is made of. The defaults make one that waits for nothing and takes everything.
