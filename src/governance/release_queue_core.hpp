@@ -128,8 +128,7 @@ class FencedReleaseQueue::Core {
   std::size_t waiters_ MEMSTRATA_GUARDED_BY(mutex_) = 0;
   std::optional<std::thread::id> runner_ MEMSTRATA_GUARDED_BY(mutex_);
   bool loss_settled_ MEMSTRATA_GUARDED_BY(mutex_) = false;
-  bool arrived_ MEMSTRATA_GUARDED_BY(mutex_) =
-      false;  // a first release, which the worker may have missed
+  bool arrived_ MEMSTRATA_GUARDED_BY(mutex_) = false;   // work, unseen by the worker perhaps
   bool telling_ MEMSTRATA_GUARDED_BY(mutex_) = false;   // a thread is in the idle callback
   bool idle_told_ MEMSTRATA_GUARDED_BY(mutex_) = true;  // nothing came since
   bool orphaned_ MEMSTRATA_GUARDED_BY(mutex_) = false;
