@@ -43,6 +43,9 @@ function(memstrata_layer name)
     POSITION_INDEPENDENT_CODE ON
     CXX_EXTENSIONS OFF
     VERIFY_INTERFACE_HEADER_SETS ON)
+  if(MEMSTRATA_LAYERS_BY_FILE)  # where one source at a time is changed and built again
+    set_target_properties(${target} PROPERTIES UNITY_BUILD OFF)
+  endif()
 endfunction()
 
 # What ./test builds where it does not build everything: the programs of these labels.

@@ -222,12 +222,12 @@ class Worker:
 
 
 def programs_for(layer, programs, seconds):
-    """The programs named after the layer, quick ones first, and the others that link it."""
+    """The programs in the folders of the layer, quick ones first, and the others that link it."""
 
     def order(program):
         return (LABELS.index(next(label for label in LABELS if label in program.labels)), seconds.get(program.target, 0))
 
-    own = [program for program in programs if layer in program.target.split("_")]
+    own = [program for program in programs if layer in program.path.parts]
     others = [
         program
         for program in programs

@@ -96,17 +96,17 @@ class Verdicts(unittest.TestCase):
         self.assertEqual(pathlib.Path("/a/worker0/build") / program.path, pathlib.Path("/a/worker0/build/t/unit_core"))
 
     def test_programs_of_the_layer_come_first_and_those_of_the_tool_never(self):
-        def program(name, label, *libraries):
-            return mutate.Program(name, pathlib.Path(name), (label,), libraries)
+        def program(folder, name, label, *libraries):
+            return mutate.Program(name, pathlib.Path("tests", label, folder, name), (label,), libraries)
 
         programs = [
-            program("property_core", "property", "memstrata::core"),
-            program("unit_core", "unit", "memstrata::core"),
-            program("unit_structure", "unit", "memstrata::structure"),
-            program("unit_tool", "unit", "memstrata_tool"),
+            program("core", "property_books", "property", "memstrata::core"),
+            program("core", "unit_core", "unit", "memstrata::core"),
+            program("structure", "unit_structure", "unit", "memstrata::structure"),
+            program("tool", "unit_tool", "unit", "memstrata_tool"),
         ]
         own, others = mutate.programs_for("core", programs, {})
-        self.assertEqual([each.target for each in own], ["unit_core", "property_core"])
+        self.assertEqual([each.target for each in own], ["unit_core", "property_books"])
         self.assertEqual([each.target for each in others], ["unit_structure"])
 
 
