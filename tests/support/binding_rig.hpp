@@ -72,7 +72,8 @@ class DropLog {
 /// A resource whose destruction is noted, and can do something.
 class Probe {
  public:
-  Probe(std::shared_ptr<DropLog> log, std::string name) : log_(std::move(log)), name_(std::move(name)) {}
+  Probe(std::shared_ptr<DropLog> log, std::string name)
+      : log_(std::move(log)), name_(std::move(name)) {}
 
   Probe(const Probe&) = delete;
   Probe& operator=(const Probe&) = delete;
@@ -99,10 +100,10 @@ struct BindingRig {
   explicit BindingRig(DeviceKey key = DeviceKey::host(), BindingRegistryOptions options = {})
       : device(key),
         registry(must(BindingRegistry::create(options))),
-        context(must(registry.register_provider_context(
-            key, std::make_shared<Probe>(drops, "context")))),
-        authority(must(
-            registry.register_authority(key, std::make_shared<Probe>(drops, "authority")))),
+        context(must(
+            registry.register_provider_context(key, std::make_shared<Probe>(drops, "context")))),
+        authority(
+            must(registry.register_authority(key, std::make_shared<Probe>(drops, "authority")))),
         allocator(std::make_shared<Recorder>(key)),
         mechanism(must(registry.register_allocator(context, authority, allocator))),
         binding(must(registry.bind(mechanism))) {
@@ -111,7 +112,8 @@ struct BindingRig {
 
   [[nodiscard]] MechanismSnapshot snapshot() const { return binding.mechanism_snapshot(); }
 
-  [[nodiscard]] OwningAllocation allocate(Bytes bytes = Bytes{4096}, Bytes alignment = Bytes{64}) const {
+  [[nodiscard]] OwningAllocation allocate(Bytes bytes = Bytes{4096},
+                                          Bytes alignment = Bytes{64}) const {
     return must(binding.allocate(bytes, alignment));
   }
 

@@ -14,10 +14,7 @@
 #include "memstrata/frontend/trace/trace_record.hpp"
 
 namespace memstrata::replay_detail {
-namespace {
-
-
-}  // namespace
+namespace {}  // namespace
 
 std::uint64_t ReplayEngine::full_blocks_of(std::uint32_t request) const noexcept {
   return holding_.shares() ? input_.request(request).full_blocks : 0;

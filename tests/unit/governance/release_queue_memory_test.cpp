@@ -25,8 +25,9 @@ thread_local std::size_t refused_size = no_limit;
 
 }  // namespace
 
+// Not inlined, so that the compiler sees pairs of new and delete and not what is in them.
 // NOLINTBEGIN(cppcoreguidelines-no-malloc): the allocation function itself
-void* operator new(std::size_t size) {
+[[gnu::noinline]] void* operator new(std::size_t size) {
   void* const block = size < refused_size ? std::malloc(size) : nullptr;
   if (block == nullptr) {
     throw std::bad_alloc();
@@ -34,11 +35,11 @@ void* operator new(std::size_t size) {
   return block;
 }
 
-void operator delete(void* block) noexcept {
+[[gnu::noinline]] void operator delete(void* block) noexcept {
   std::free(block);
 }
 
-void operator delete(void* block, std::size_t /*size*/) noexcept {
+[[gnu::noinline]] void operator delete(void* block, std::size_t /*size*/) noexcept {
   std::free(block);
 }
 
