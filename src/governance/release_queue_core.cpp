@@ -29,22 +29,20 @@
 namespace memstrata {
 namespace {
 
-using Event = ReleaseQueueEvent;
 using Rejection = DeferredEnqueueRejection;
-using State = ReleaseQueueState;
 
 /// Room of a queue at first; it doubles as needed.
 constexpr std::size_t first_room = 64;
 
 /// Why a queue in `state` takes nothing, if so.
-std::optional<Rejection> refusal(State state) noexcept {
+std::optional<Rejection> refusal(ReleaseQueueState state) noexcept {
   switch (state) {
-    case State::closed:
+    case ReleaseQueueState::closed:
       return Rejection::closed;
-    case State::device_lost:
+    case ReleaseQueueState::device_lost:
       return Rejection::device_lost;
-    case State::open:
-    case State::draining:
+    case ReleaseQueueState::open:
+    case ReleaseQueueState::draining:
       return std::nullopt;
   }
   std::unreachable();
@@ -76,7 +74,7 @@ ReleaseQueueCounters FencedReleaseQueue::Core::counters() const noexcept {
   return counters_;
 }
 
-void FencedReleaseQueue::Core::apply(Event event) noexcept {
+void FencedReleaseQueue::Core::apply(ReleaseQueueEvent event) noexcept {
   state_.store(next(state_.load(std::memory_order_relaxed), event), std::memory_order_release);
 }
 
@@ -239,13 +237,13 @@ Result<void, BindingError> FencedReleaseQueue::Core::wait_idle(std::chrono::nano
 
 void FencedReleaseQueue::Core::close() noexcept {
   const MutexLock lock(mutex_);
-  apply(Event::close);
+  apply(ReleaseQueueEvent::close);
 }
 
 void FencedReleaseQueue::Core::close_after_drain() noexcept {
   const MutexLock lock(mutex_);
-  apply(Event::close_after_drain);
-  finish_ = finish_ || state() == State::draining;
+  apply(ReleaseQueueEvent::close_after_drain);
+  finish_ = finish_ || state() == ReleaseQueueState::draining;
 }
 
 // Pending releases end as abandoned, here or with the core of a run that goes on; a worker that finishes the work

@@ -21,6 +21,7 @@
 #include "memstrata/core/error/replay_error.hpp"
 #include "memstrata/core/result.hpp"
 #include "memstrata/frontend/replay/replay_options.hpp"
+#include "memstrata/frontend/replay/replay_report.hpp"
 
 namespace memstrata::replay_detail {
 namespace {

@@ -10,6 +10,7 @@
 #include "frontend/replay/replay_input.hpp"
 #include "frontend/replay/workbench.hpp"
 #include "memstrata/core/bytes.hpp"
+#include "memstrata/frontend/replay/replay_report.hpp"
 
 namespace memstrata::replay_detail {
 namespace {

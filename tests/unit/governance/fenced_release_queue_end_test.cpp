@@ -21,7 +21,7 @@
 #include "support/fault_script.hpp"
 #include "support/queue_rig.hpp"
 
-namespace memstrata {
+namespace memstrata::fenced_release_queue_end_test {
 namespace {
 
 using test::expect_quiescent;
@@ -319,4 +319,4 @@ TEST(FencedReleaseQueueOnIdle, IsNotCalledForAbandonedWork) {
 }
 
 }  // namespace
-}  // namespace memstrata
+}  // namespace memstrata::fenced_release_queue_end_test

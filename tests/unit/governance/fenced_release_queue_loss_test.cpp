@@ -20,7 +20,7 @@
 #include "support/fault_script.hpp"
 #include "support/queue_rig.hpp"
 
-namespace memstrata {
+namespace memstrata::fenced_release_queue_loss_test {
 namespace {
 
 using test::expect_quiescent;
@@ -316,4 +316,4 @@ TEST(FencedReleaseQueueLoss, InsideARunFollowedByDestructionSettlesAsLost) {
 }
 
 }  // namespace
-}  // namespace memstrata
+}  // namespace memstrata::fenced_release_queue_loss_test

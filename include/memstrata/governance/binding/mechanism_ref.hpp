@@ -21,8 +21,15 @@ class MechanismRef {
 
   MechanismRef(MechanismRef&& other) noexcept : record_(std::exchange(other.record_, nullptr)) {}
 
-  MechanismRef& operator=(MechanismRef other) noexcept {
-    std::swap(record_, other.record_);
+  MechanismRef& operator=(const MechanismRef& other) noexcept {
+    MechanismRef copy(other);
+    std::swap(record_, copy.record_);
+    return *this;
+  }
+
+  MechanismRef& operator=(MechanismRef&& other) noexcept {
+    MechanismRef moved(std::move(other));
+    std::swap(record_, moved.record_);
     return *this;
   }
 

@@ -54,8 +54,9 @@ class QuarantinedAllocations {
   /// Walks the list; gives each record by value.
   class Iterator {
    public:
-    using value_type = QuarantinedAllocation;
-    using difference_type = std::ptrdiff_t;
+    // The standard library asks for these names.
+    using value_type = QuarantinedAllocation;  // NOLINT(readability-identifier-naming)
+    using difference_type = std::ptrdiff_t;    // NOLINT(readability-identifier-naming)
 
     Iterator() noexcept = default;
 

@@ -25,7 +25,7 @@
 #include "support/capability_rig.hpp"
 #include "support/recorder.hpp"
 
-namespace memstrata {
+namespace memstrata::registry_lifecycle_test {
 namespace {
 
 using test::add_mechanism;
@@ -667,4 +667,4 @@ TEST(MechanismSnapshot, AllOfARegistryAreListed) {
 }
 
 }  // namespace
-}  // namespace memstrata
+}  // namespace memstrata::registry_lifecycle_test
