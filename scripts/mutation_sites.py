@@ -40,7 +40,7 @@ NOT_A_STATEMENT = re.compile(r"^\s+(?:return|const|auto|static_cast|throw|using|
 # Lines that say what a thing is, not what it does, or that say nothing in the build that is run.
 NOT_CODE = re.compile(
     r"^\s*(?:#|template\b|using\b|static_assert\b|friend\b|requires\b|concept\b|namespace\b|\[\[nodiscard\]\] friend)"
-    r"|\boperator\b|= (?:default|delete);|\\$|\bnoexcept\(|MEMSTRATA_ASSERT|NOLINT"
+    r"|\boperator\b|= (?:default|delete);|\\$|\bnoexcept\(|MEMSTRATA_ASSERT|NOLINT|std::unreachable"
 )
 
 

@@ -16,7 +16,7 @@ MODEL_NAMES = {"name", "layers", "kv_heads", "head_dim", "dtype", "kv_bytes_per_
 POLICY_NAMES = {
     "policy", "completed", "refused", "preempted", "preempted_requests", "peak_concurrent", "peak_live_tokens",
     "wait_s", "bytes", "kernel_samples", "waste_ratio", "prefix", "op_ns", "verify", "violations",
-    "final_leased_bytes", "wall_s",
+    "final_leased_bytes", "wall_s", "releases",
 }  # fmt: skip
 NESTED_NAMES = {
     "wait_s": {"p50", "p95", "p99"},
@@ -27,6 +27,7 @@ NESTED_NAMES = {
     "prefix": {"hit_blocks", "hit_tokens", "mapped_blocks", "hit_ratio_blocks"},
     "op_ns": {"reserve", "commit", "grow", "share", "release"},
     "verify": {"bytes_checked", "mismatches"},
+    "releases": {"queued", "executed", "released", "quarantined", "residuals"},
 }  # fmt: skip
 
 
@@ -61,6 +62,7 @@ class Report(ToolCase):
         documents = [
             self.replay_json(self.small, *SIM),
             self.replay_json(self.small, *REAL, "--policy", "virtual", "--verify"),
+            self.replay_json(self.small, *REAL, "--policy", "virtual", "--inject", "fail:1", code=1),
             self.replay_json(self.small, *SIM, "--find-limit", "refused<=0"),
             json.loads(self.run_tool("trace", "info", self.small, "--json", "-").stdout),
             json.loads(self.run_tool("probe", "--no-measure", "--json", "-").stdout),
@@ -283,13 +285,57 @@ class RealMemory(ToolCase):
         done = self.run_tool("replay", self.small, *REAL, "--policy", "virtual", "--corrupt", "999999999", code=2)
         self.assertIn("NO BIT WAS FLIPPED", done.stdout)
 
+    def test_sound_run_queues_and_executes_its_releases(self):
+        for policy in self.replay_json(self.small, *REAL)["policies"]:
+            releases = policy["releases"]
+            self.assertGreater(releases["queued"], 0)
+            self.assertEqual(releases["executed"], releases["queued"])
+            self.assertEqual((releases["quarantined"], releases["residual_charged_bytes"]), (0, 0))
+
+    def test_release_that_fails_is_named_and_its_bytes_stay_charged(self):
+        done = self.run_tool("replay", self.small, *REAL, "--policy", "virtual", "--inject", "fail:2", code=1)
+        text = re.sub(r"\s+", " ", done.stdout)
+        self.assertRegex(text, r"RESIDUAL: release 2, (the buffer at 0x\w+ of|a prompt block that) request \d+.*: quarantined \(.*\); .*B stay charged")
+        policy = self.replay_json(self.small, *REAL, "--policy", "virtual", "--inject", "fail:2", code=1)["policies"][0]
+        releases = policy["releases"]
+        self.assertEqual((policy["completed"], policy["violations"]), (3, 0))
+        self.assertEqual((releases["injected"], releases["quarantined"], len(releases["residuals"])), (1, 1, 1))
+        self.assertGreater(policy["final_leased_bytes"], 0)
+        self.assertEqual(policy["final_leased_bytes"], releases["residuals"][0]["charged_bytes"])
+
+    def test_release_that_stops_midway_keeps_the_rest_charged(self):
+        arguments = (self.small, *REAL, "--policy", "virtual", "--inject", "midway:1")
+        releases = self.replay_json(*arguments, code=1)["policies"][0]["releases"]
+        self.assertEqual(releases["residuals"][0]["state"], "partially unmapped")
+        self.assertGreater(releases["residuals"][0]["retained_bytes"], 0)
+
+    def test_loss_of_the_device_ends_the_run_with_a_report(self):
+        done = self.run_tool("replay", self.small, *REAL, "--policy", "virtual", "--inject", "lose:1", code=1)
+        self.assertIn("DEVICE LOST", done.stdout)
+        policy = self.replay_json(self.small, *REAL, "--policy", "virtual", "--inject", "lose:1", code=1)["policies"][0]
+        self.assertTrue(policy["releases"]["device_lost"])
+        self.assertEqual((policy["releases"]["queued"], policy["releases"]["executed"]), (1, 0))
+        self.assertEqual(policy["violations"], 0)
+
+    def test_release_that_never_comes_is_wrong_usage(self):
+        done = self.run_tool("replay", self.small, *REAL, "--policy", "virtual", "--inject", "fail:999999", code=2)
+        self.assertIn("1 OF 1 FAULTS WERE NOT INJECTED", re.sub(r"\s+", " ", done.stdout))
+
+    def test_injection_that_cannot_be_is_refused_before_anything_runs(self):
+        for wrong in ("fail", "fail:0", "lose:x", "fail:1,fail:1", "explode:1"):
+            done = self.run_tool("replay", self.small, *REAL, "--inject", wrong, code=2)
+            self.assertIn("inject", done.stderr)
+        self.run_tool("replay", self.small, *SIM, "--inject", "fail:1", code=2)
+        self.run_tool("replay", self.small, *REAL, "--find-limit", "refused<=0", "--inject", "fail:1", code=2)
+        self.run_tool("replay", self.small, *REAL, "--policy", "virtual", "--record", "c", "--inject", "fail:1", code=2)
+
     def test_seed_changes_the_pattern_and_not_the_counts(self):
         reports = [self.replay_json(self.small, *REAL, "--policy", "virtual", "--verify", "--seed", s) for s in "12"]
         checked = {report["policies"][0]["verify"]["bytes_checked"] for report in reports}
         self.assertEqual(len(checked), 1)
 
     def test_real_memory_and_simulation_count_alike(self):
-        names = [n for n in POLICY_NAMES if n not in {"wall_s", "op_ns", "kernel_samples", "bytes", "verify"}]
+        names = [n for n in POLICY_NAMES if n not in {"wall_s", "op_ns", "kernel_samples", "bytes", "verify", "releases"}]
         real = self.replay_json(str(SAMPLE), *REAL, "--requests", "60", "--policy", "virtual")["policies"][0]
         sim = self.replay_json(str(SAMPLE), *SIM, *REAL[4:], "--requests", "60", "--policy", "virtual")["policies"][0]
         self.assertEqual({n: real[n] for n in names}, {n: sim[n] for n in names})

@@ -8,7 +8,7 @@ _memstrata_options() {
     replay)
       echo '--help --trace --requests --skip-bad --hit-curve --model --layers --kv-heads --head-dim --window' \
         '--sliding-layers --latent-dim --rope-dim --dtype --scale --policy --backing --limit --granule --context' \
-        '--cache-blocks --find-limit --prefill-tps --decode-tps --verify --corrupt --seed --json --html --record'
+        '--cache-blocks --find-limit --prefill-tps --decode-tps --verify --corrupt --inject --seed --json --html --record'
       ;;
     trace) echo '--help' ;;
     'trace import') echo '--help --output --skip-bad' ;;
@@ -36,7 +36,7 @@ _memstrata_values() {
     --prefill-tps) echo 'inf' ;;
     --granule) echo '64KiB 2MiB' ;;
     --hit-curve | --requests | --layers | --kv-heads | --head-dim | --window | --sliding-layers | --latent-dim | \
-      --rope-dim | --scale | --limit | --context | --cache-blocks | --find-limit | --decode-tps | --corrupt | --seed | \
+      --rope-dim | --scale | --limit | --context | --cache-blocks | --find-limit | --decode-tps | --corrupt | --inject | --seed | \
       --sessions | --session-gap-ms | --max-input-tokens | --tenants | --rounds) ;;
     *) return 1 ;;
   esac

@@ -157,6 +157,12 @@ void add_run_options(CLI::App& app, ReplayArguments& arguments) {
       ->type_name("N")
       ->check(whole_number(1))
       ->group("Check");
+  app.add_option("--inject",
+                 arguments.inject,
+                 "make the N-th release fail, stop midway or lose the device: fail:N, midway:N or "
+                 "lose:N, several with commas between them")
+      ->type_name("SPEC")
+      ->group("Check");
   app.add_option("--seed", arguments.seed, "seed of the pattern that is written")
       ->type_name("N")
       ->check(whole_number(0))

@@ -42,6 +42,7 @@ struct ReplayArguments {
 
   bool verify = false;
   std::optional<std::uint64_t> corrupt;
+  std::string inject;
   std::uint64_t seed = 1;
 
   std::string json;

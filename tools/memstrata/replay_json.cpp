@@ -72,6 +72,10 @@ Json options_json(const ReplayOutcome& outcome) {
   for (const ReplayPolicy policy : options.policies) {
     policies.push_back(to_string(policy));
   }
+  Json injections = Json::array();
+  for (const auto& [fault, release] : options.inject) {
+    injections.push_back({{"fault", to_string(fault)}, {"release", release}});
+  }
   return {{"policies", std::move(policies)},
           {"backing", to_string(options.backing)},
           {"limit_bytes", or_null(options.limit)},
@@ -87,6 +91,7 @@ Json options_json(const ReplayOutcome& outcome) {
           {"skip_bad", outcome.request.skip_bad},
           {"verify", options.verify},
           {"corrupt_write", or_null(options.corrupt_write)},
+          {"inject", std::move(injections)},
           {"seed", options.seed}};
 }
 
@@ -136,6 +141,32 @@ Json verify_json(const ReplayVerify& verify) {
           {"first", std::move(first)}};
 }
 
+Json releases_json(const ReplayReleases& releases) {
+  Json residuals = Json::array();
+  for (const ReplayResidual& residual : releases.residuals) {
+    residuals.push_back({{"release", residual.release},
+                         {"kind", to_string(residual.kind)},
+                         {"request", residual.request},
+                         {"state", to_string(residual.state)},
+                         {"reason", residual.reason.phrase()},
+                         {"address", residual.address.value()},
+                         {"bytes", residual.bytes.value},
+                         {"retained_bytes", residual.retained.value},
+                         {"charged_bytes", residual.charged.value}});
+  }
+  return {{"queued", releases.queued},
+          {"executed", releases.executed},
+          {"released", releases.released},
+          {"quarantined", releases.quarantined},
+          {"reconciled", releases.reconciled},
+          {"injected", releases.injected},
+          {"device_lost", releases.device_lost},
+          {"live", releases.live},
+          {"live_charged_bytes", releases.live_charged.value},
+          {"residual_charged_bytes", releases.residual_charged.value},
+          {"residuals", std::move(residuals)}};
+}
+
 Json policy_json(const PolicyResult& result) {
   Json samples = Json::array();
   for (const auto& [committed, kernel] : result.kernel_samples) {
@@ -168,6 +199,7 @@ Json policy_json(const PolicyResult& result) {
             {"partial", prefix.partial}}},
           {"op_ns", ops_json(result.op_ns)},
           {"verify", verify_json(result.verify)},
+          {"releases", releases_json(result.releases)},
           {"violations", result.violations},
           {"final_leased_bytes", result.final_leased.value},
           {"wall_s", in_seconds(result.wall)},

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "exit_code.hpp"
@@ -22,6 +23,7 @@ namespace memstrata::tool {
 namespace {
 
 constexpr std::size_t most_refusals_shown = 3;
+constexpr std::size_t most_residuals_shown = 4;
 
 void add_trace_notes(const ReplayOutcome& outcome, std::vector<std::string>& notes) {
   if (outcome.trace.header.synthetic) {
@@ -110,6 +112,74 @@ void add_corruption(const ReplayOutcome& outcome,
   }
 }
 
+/// Whose memory a release was to give back.
+std::string subject_of(const ReplayResidual& residual) {
+  const auto at = [&residual](const char* what) {
+    return fmt::format("the {} at {:#x}", what, residual.address.value());
+  };
+  switch (residual.kind) {
+    case ReplayAllocationKind::sequence:
+      return at("buffer") + fmt::format(" of request {}", residual.request);
+    case ReplayAllocationKind::sliding:
+      return at("buffer of sliding layers") + fmt::format(" of request {}", residual.request);
+    case ReplayAllocationKind::block:
+      return fmt::format("a prompt block that request {} brought", residual.request);
+    case ReplayAllocationKind::pool:
+      return at("page pool");
+  }
+  std::unreachable();
+}
+
+void add_residuals(const PolicyResult& result, std::vector<std::string>& notes) {
+  const ReplayReleases& releases = result.releases;
+  const std::size_t shown = std::min(releases.residuals.size(), most_residuals_shown);
+  for (std::size_t i = 0; i < shown; ++i) {
+    const ReplayResidual& residual = releases.residuals[i];
+    notes.push_back(fmt::format(
+        "{}: RESIDUAL: release {}, {}: {} ({}); {} stay charged until it is proved that "
+        "the memory is gone",
+        to_string(result.policy),
+        residual.release,
+        subject_of(residual),
+        to_string(residual.state),
+        residual.reason.phrase(),
+        format_bytes(residual.charged)));
+  }
+  const std::uint64_t kept = releases.quarantined - releases.reconciled;
+  if (kept > shown) {
+    notes.push_back(
+        fmt::format("{}: {} more releases are in quarantine; the JSON lists the first {}",
+                    to_string(result.policy),
+                    format_count(kept - shown),
+                    most_listed));
+  }
+  if (releases.device_lost) {
+    notes.push_back(fmt::format(
+        "{}: DEVICE LOST: the run ended with {} requests completed; {} allocations in use stay "
+        "charged with {}, and nothing is refunded until the end of their context is confirmed",
+        to_string(result.policy),
+        format_count(result.completed),
+        format_count(releases.live),
+        format_bytes(releases.live_charged)));
+  }
+}
+
+void add_injections(const ReplayOutcome& outcome,
+                    const PolicyResult& result,
+                    std::vector<std::string>& notes) {
+  const std::uint64_t asked = outcome.request.options.inject.size();
+  const ReplayReleases& releases = result.releases;
+  if (releases.injected < asked) {
+    notes.push_back(fmt::format(
+        "{}: {} OF {} FAULTS WERE NOT INJECTED: the run made {} releases{}",
+        to_string(result.policy),
+        asked - releases.injected,
+        asked,
+        format_count(releases.queued),
+        releases.device_lost ? " before the loss of the device" : "; name earlier ones"));
+  }
+}
+
 void add_result_notes(const ReplayOutcome& outcome,
                       const PolicyResult& result,
                       std::vector<std::string>& notes) {
@@ -130,12 +200,19 @@ void add_result_notes(const ReplayOutcome& outcome,
                                 to_string(result.policy),
                                 format_bytes(result.final_leased)));
   }
+  add_residuals(result, notes);
+  add_injections(outcome, result, notes);
   add_mismatches(result, notes);
   add_corruption(outcome, result, notes);
 }
 
 bool is_sound(const PolicyResult& result) noexcept {
-  return result.violations == 0 && result.verify.mismatches == 0 && result.final_leased == Bytes{};
+  return result.violations == 0 && result.verify.mismatches == 0 &&
+         result.final_leased == Bytes{} && !result.releases.device_lost;
+}
+
+bool has_injected(const PolicyResult& result) noexcept {
+  return result.releases.injected != 0;
 }
 
 bool is_corrupted(const PolicyResult& result) noexcept {
@@ -175,6 +252,9 @@ int exit_code_of(const ReplayOutcome& outcome) noexcept {
   const std::vector<PolicyResult>& results = outcome.report.policies;
   const bool is_corrupting = outcome.request.options.corrupt_write.has_value();
   if (is_corrupting && std::ranges::none_of(results, is_corrupted)) {
+    return exit_usage;
+  }
+  if (!outcome.request.options.inject.empty() && std::ranges::none_of(results, has_injected)) {
     return exit_usage;
   }
   // A flipped bit is a finding either way: found, as it must be, or unnoticed, which is worse.

@@ -21,6 +21,7 @@
 #include "memstrata/core/tier.hpp"
 #include "memstrata/frontend/replay/find_limit.hpp"
 #include "memstrata/frontend/replay/geometry.hpp"
+#include "memstrata/frontend/replay/release_injection.hpp"
 #include "memstrata/frontend/replay/replay_options.hpp"
 #include "output_file.hpp"
 #include "replay_arguments.hpp"
@@ -177,6 +178,15 @@ std::optional<std::string> contradiction(const ReplayArguments& arguments, bool 
   if (!is_real && (arguments.verify || arguments.corrupt)) {
     return "--verify and --corrupt need memory to read; use --backing real";
   }
+  if (!is_real && !arguments.inject.empty()) {
+    return "--inject needs releases of real memory; use --backing real";
+  }
+  if (!arguments.inject.empty() && !arguments.find_limit.empty()) {
+    return "--find-limit only simulates; leave out --inject";
+  }
+  if (!arguments.inject.empty() && !arguments.record.empty()) {
+    return "--record writes down a sound run; leave out --inject";
+  }
   if (!is_real && !arguments.record.empty()) {
     return "--record writes down what is done to real memory; use --backing real";
   }
@@ -223,6 +233,13 @@ Checked<ReplayOptions> options_of(const ReplayArguments& arguments, ReplayBackin
   options.cache_blocks = arguments.cache_blocks;
   options.verify = arguments.verify || arguments.corrupt.has_value();
   options.corrupt_write = arguments.corrupt;
+  if (!arguments.inject.empty()) {
+    auto injections = parse_release_injections(arguments.inject);
+    if (!injections) {
+      return wrong(injections.error().message());
+    }
+    options.inject = *std::move(injections);
+  }
   options.seed = arguments.seed;
   options.record_calls = arguments.record;
   return options;

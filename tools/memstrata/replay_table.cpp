@@ -130,6 +130,15 @@ void add_costs(Rows& rows) {
   rows.op("release", &ReplayOps::release);
 }
 
+void add_releases(Rows& rows) {
+  rows.group("Releases");
+  rows.count("queued", [](const PolicyResult& r) { return r.releases.queued; });
+  rows.count("executed", [](const PolicyResult& r) { return r.releases.executed; });
+  rows.count("quarantined", [](const PolicyResult& r) { return r.releases.quarantined; });
+  rows.bytes("charged in quarantine",
+             [](const PolicyResult& r) { return r.releases.residual_charged; });
+}
+
 void add_check(Rows& rows, bool is_verified) {
   rows.group("Check");
   if (is_verified) {
@@ -201,6 +210,7 @@ Table comparison_table(const ReplayOutcome& outcome) {
   add_prefix(rows);
   if (is_real) {
     add_costs(rows);
+    add_releases(rows);
   }
   add_check(rows, outcome.request.options.verify);
   return table;

@@ -59,7 +59,13 @@ Result<PolicyResult, ReplayError> ReplayEngine::run(const ReplayProgress& progre
   for (std::int64_t instant = next_instant(); instant != never; instant = next_instant()) {
     meters_.advance(state_, instant);
     now_ns_ = instant;
-    MEMSTRATA_TRY_VOID(run_instant());
+    if (auto done = run_instant(); !done) {
+      if (executor_ == nullptr || !executor_->is_device_lost()) {
+        return fail(std::move(done).error());
+      }
+      device_lost_ = true;
+      break;
+    }
     if (time_overflow_) {
       return fail(ReplayError(
           BadReplayOption{.option = "decode-tps",
@@ -244,12 +250,7 @@ void ReplayEngine::leave(std::uint32_t place) {
   if (holding_.shares()) {
     const auto path = input_.path(running.request);
     for (std::size_t depth = 0; depth < path.size(); ++depth) {
-      if (cache_.unuse(path[depth]) == 0) {
-        state_.live -= holding_.live_block();
-        state_.cached += holding_.object(depth);
-      } else {
-        state_.saved -= holding_.mapped(depth);
-      }
+      unuse(path[depth], depth);
     }
   }
   if (holding_.has_slots()) {
@@ -272,11 +273,14 @@ void ReplayEngine::take(Bytes bytes) {
     // The pool spans the whole budget; without one it is as large as it ever had to be.
     state_.reserved = options_.limit ? limit_ : std::max(state_.reserved, state_.committed);
   }
-  if (state_.committed > limit_) {
+  if (state_.committed > budget()) {
     ++result_.violations;
     if (result_.violation_texts.size() < most_listed) {
-      result_.violation_texts.push_back(fmt::format(
-          "{} bytes are committed, above the limit of {}", state_.committed.value, limit_.value));
+      result_.violation_texts.push_back(
+          fmt::format("{} bytes are committed, above the limit of {} less {} in quarantine",
+                      state_.committed.value,
+                      limit_.value,
+                      withheld_.value));
     }
   }
 }
@@ -285,22 +289,28 @@ void ReplayEngine::give(Bytes bytes) noexcept {
   state_.committed -= bytes;
 }
 
+// What is in quarantine is charged, so that it cannot be had.
+Bytes ReplayEngine::budget() const noexcept {
+  return saturating_sub(limit_, withheld_);
+}
+
 bool ReplayEngine::fits(Bytes bytes) const noexcept {
-  return bytes <= saturating_sub(limit_, state_.committed);
+  return bytes <= saturating_sub(budget(), state_.committed);
 }
 
 void ReplayEngine::note() {
   meters_.note(state_);
   if (executor_ != nullptr) {
-    executor_->observe(state_.committed);
+    withheld_ = executor_->observe(state_.committed);
   }
 }
 
 ReplayEngine::Outcome ReplayEngine::close(const ReplayProgress& progress) {
-  MEMSTRATA_VERIFY(queue_.empty() && state_.running == 0 && state_.live == Bytes{},
-                   "a replay ends with unfinished requests",
-                   queue_.size(),
-                   state_.running);
+  MEMSTRATA_VERIFY(
+      device_lost_ || (queue_.empty() && state_.running == 0 && state_.live == Bytes{}),
+      "a replay ends with unfinished requests",
+      queue_.size(),
+      state_.running);
   meters_.finish(state_, now_ns_, result_);
   if (!waits_.empty()) {
     std::ranges::sort(waits_);

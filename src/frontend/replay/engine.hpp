@@ -32,7 +32,7 @@ class ReplayEngine {
                ReplayPolicy policy,
                ReplayExecutor* executor);
 
-  /// Runs the trace to its end. Called once.
+  /// Runs the trace to its end, or until the device is lost: the result is then that of the part. Called once.
   /// Errors: those of the executor; BadReplayOption if the simulated time does not fit 290 years.
   [[nodiscard]] Result<PolicyResult, ReplayError> run(const ReplayProgress& progress);
 
@@ -85,7 +85,6 @@ class ReplayEngine {
 
   [[nodiscard]] Outcome complete(std::uint32_t place);
   [[nodiscard]] Outcome grow(std::uint32_t place);
-  [[nodiscard]] Outcome make_room_for_growth(Bytes bytes, std::uint64_t asking);
   [[nodiscard]] Outcome preempt_latest();
   void arrive();
   [[nodiscard]] Outcome admit_from_queue();
@@ -93,6 +92,10 @@ class ReplayEngine {
   [[nodiscard]] Outcome start(std::uint32_t request, std::size_t hits, Bytes held);
   [[nodiscard]] std::int64_t hold_path(std::uint32_t request, std::size_t hits);
   void use(BlockIndex block, std::size_t depth) noexcept;
+  void unuse(BlockIndex block, std::size_t depth) noexcept;
+  void refuse(std::uint32_t request, Bytes needed);
+  [[nodiscard]] Bytes alone(std::uint32_t request) const noexcept;
+  [[nodiscard]] Bytes budget() const noexcept;
   void count_hits(std::uint32_t request, std::size_t hits);
   void leave(std::uint32_t place);
   [[nodiscard]] Outcome evict_until(Bytes needed);
@@ -117,6 +120,7 @@ class ReplayEngine {
   ReplayExecutor* executor_;
   Holding holding_;
   Bytes limit_;
+  Bytes withheld_;  // by releases that did not complete
   BlockCache cache_;
   ReplayMeters meters_;
   ReplayState state_;
@@ -143,6 +147,7 @@ class ReplayEngine {
   std::uint64_t last_progress_ = 0;
   bool admission_may_succeed_ = false;
   bool time_overflow_ = false;
+  bool device_lost_ = false;
 };
 
 }  // namespace memstrata::replay_detail

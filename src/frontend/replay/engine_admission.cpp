@@ -14,8 +14,6 @@
 #include "memstrata/frontend/trace/trace_record.hpp"
 
 namespace memstrata::replay_detail {
-namespace {}  // namespace
-
 std::uint64_t ReplayEngine::full_blocks_of(std::uint32_t request) const noexcept {
   return holding_.shares() ? input_.request(request).full_blocks : 0;
 }
@@ -33,19 +31,26 @@ std::uint64_t ReplayEngine::initial_capacity(std::uint32_t request) const noexce
 void ReplayEngine::arrive() {
   while (next_arrival_ < input_.size() && input_.request(next_arrival_).arrival_ns <= now_ns_) {
     const auto index = static_cast<std::uint32_t>(next_arrival_++);
-    const InputRequest& request = input_.request(index);
-    const Bytes needed = holding_.alone(full_blocks_of(index), request.input, request.output);
-    if (needed > limit_) {
-      ++result_.refused;
-      if (result_.refusals.size() < most_listed) {
-        result_.refusals.push_back({.request = index, .needed = needed, .limit = limit_});
-      }
+    if (const Bytes needed = alone(index); needed > budget()) {
+      refuse(index, needed);
       continue;
     }
     admission_may_succeed_ = admission_may_succeed_ || queue_.empty();
     queue_.push_back(index);
   }
   state_.queued = queue_.size();
+}
+
+Bytes ReplayEngine::alone(std::uint32_t request) const noexcept {
+  const InputRequest& asked = input_.request(request);
+  return holding_.alone(full_blocks_of(request), asked.input, asked.output);
+}
+
+void ReplayEngine::refuse(std::uint32_t request, Bytes needed) {
+  ++result_.refused;
+  if (result_.refusals.size() < most_listed) {
+    result_.refusals.push_back({.request = request, .needed = needed, .limit = budget()});
+  }
 }
 
 // R7: strictly first come. Nothing but a completion, a preemption or an arrival at an empty queue can make the
@@ -63,9 +68,18 @@ ReplayEngine::Outcome ReplayEngine::admit_from_queue() {
         state_.running > 0) {
       break;  // R8: not before a completion, unless nothing runs
     }
-    MEMSTRATA_TRY(const bool admitted, try_admit(head));
-    if (!admitted) {
-      break;
+    // R9 once more, if what is in quarantine has grown since the arrival.
+    const Bytes needed = withheld_ == Bytes{} ? Bytes{} : alone(head);
+    if (needed > budget()) {
+      refuse(head, needed);
+    } else {
+      MEMSTRATA_TRY(const bool admitted, try_admit(head));
+      if (!admitted && (state_.running > 0 || withheld_ == Bytes{})) {
+        break;
+      }
+      if (!admitted) {
+        continue;  // evictions went into quarantine: what is left may be too little for ever
+      }
     }
     queue_.pop_front();
     state_.queued = queue_.size();
@@ -103,14 +117,20 @@ Result<bool, ReplayError> ReplayEngine::try_admit(std::uint32_t request) {
     needed += holding_.object(depth);
   }
   const Bytes evictable = state_.cached - idle_on(path, hits);
-  if (needed > saturating_add(saturating_sub(limit_, state_.committed), evictable)) {
+  if (needed > saturating_add(saturating_sub(budget(), state_.committed), evictable)) {
     return false;
   }
   for (std::size_t depth = 0; depth < hits; ++depth) {
     use(path[depth], depth);
   }
   MEMSTRATA_TRY_VOID(evict_until(needed));
-  MEMSTRATA_VERIFY(fits(needed), "eviction freed less than was counted", needed.value);
+  if (!fits(needed)) {
+    MEMSTRATA_VERIFY(withheld_ != Bytes{}, "eviction freed less than was counted", needed.value);
+    for (std::size_t depth = 0; depth < hits; ++depth) {
+      unuse(path[depth], depth);
+    }
+    return false;
+  }
   MEMSTRATA_TRY_VOID(start(request, hits, own));
   return true;
 }
@@ -121,6 +141,15 @@ void ReplayEngine::use(BlockIndex block, std::size_t depth) noexcept {
     state_.live += holding_.live_block();
   } else {
     state_.saved += holding_.mapped(depth);
+  }
+}
+
+void ReplayEngine::unuse(BlockIndex block, std::size_t depth) noexcept {
+  if (cache_.unuse(block) == 0) {
+    state_.live -= holding_.live_block();
+    state_.cached += holding_.object(depth);
+  } else {
+    state_.saved -= holding_.mapped(depth);
   }
 }
 
@@ -220,7 +249,12 @@ ReplayEngine::Outcome ReplayEngine::evict_one() {
 // R6: oldest first, only as many as the request needs.
 ReplayEngine::Outcome ReplayEngine::evict_until(Bytes needed) {
   while (!fits(needed) && cache_.idle() > 0) {
-    MEMSTRATA_TRY_VOID(evict_one());
+    while (!fits(needed) && cache_.idle() > 0) {
+      MEMSTRATA_TRY_VOID(evict_one());
+    }
+    if (executor_ != nullptr) {
+      withheld_ = executor_->end_step();
+    }
   }
   return {};
 }

@@ -40,13 +40,14 @@ struct ExecutionFigures {
   std::vector<KernelSample> kernel_samples;
   ReplayOps op_ns;
   ReplayVerify verify;
+  ReplayReleases releases;
   Bytes final_leased;
   std::uint64_t violations = 0;
   std::vector<std::string> violation_texts;
 };
 
-/// Does to memory what the engine decided. The engine has made sure that the bytes fit the limit; a step that
-/// fails all the same ends the run, and destruction gives everything back. Single-threaded.
+/// Does to memory what the engine decided. The engine has made sure that the bytes fit the limit, less what is in
+/// quarantine; a step that fails all the same ends the run, and destruction gives everything back. Single-threaded.
 class ReplayExecutor {
  public:
   ReplayExecutor() = default;
@@ -58,15 +59,21 @@ class ReplayExecutor {
 
   [[nodiscard]] virtual Result<void, ReplayError> admit(const AdmitStep& step) = 0;
   [[nodiscard]] virtual Result<void, ReplayError> grow(const GrowStep& step) = 0;
-  /// A request is complete: its bytes are checked, if that is wanted, and its own part is given back.
+  /// A request is complete: its bytes are checked, if that is wanted, and its own part is to be released.
   [[nodiscard]] virtual Result<void, ReplayError> finish(std::uint64_t request) = 0;
   /// A request loses its own part unread.
   [[nodiscard]] virtual Result<void, ReplayError> preempt(std::uint64_t request) = 0;
   /// An idle block goes.
   [[nodiscard]] virtual Result<void, ReplayError> evict(BlockIndex block) = 0;
-  /// After each step that changed what is held: the engine's own figure, to be compared.
-  virtual void observe(Bytes committed) = 0;
-  /// Everything goes, at the end of the trace.
+  /// The device step that is under way ends: what was given up before is released. Returns what was not, and stays
+  /// charged: the limit is lower by so much.
+  virtual Bytes end_step() = 0;
+  /// After each step that changed what is held: the engine's own figure, to be compared. Ends the device step too and
+  /// returns the same.
+  virtual Bytes observe(Bytes committed) = 0;
+  /// Whether the device is lost. The step that found out has failed; of the others only `end` and `figures` may follow.
+  [[nodiscard]] virtual bool is_device_lost() const noexcept = 0;
+  /// Everything goes, at the end of the trace or after the loss of the device.
   [[nodiscard]] virtual Result<void, ReplayError> end() = 0;
 
   [[nodiscard]] virtual ExecutionFigures figures() = 0;

@@ -122,6 +122,7 @@ Result<std::vector<LimitFound>, ReplayError> find_limit(std::span<const TraceRec
   simulated.verify = false;
   simulated.corrupt_write.reset();
   simulated.record_calls.clear();
+  simulated.inject.clear();
   if (simulated.context_tokens == 0) {
     simulated.context_tokens = input.longest();
   }

@@ -4,15 +4,20 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "frontend/replay/executor.hpp"
 #include "frontend/replay/holding.hpp"
+#include "frontend/replay/kv_memory.hpp"
 #include "frontend/replay/replay_input.hpp"
 #include "frontend/replay/workbench.hpp"
 #include "memstrata/core/bytes.hpp"
-#include "memstrata/core/error/replay_error.hpp"
+#include "memstrata/core/error/binding_error.hpp"
+#include "memstrata/core/error/error_cause.hpp"
+#include "memstrata/core/error/memory_error.hpp"
 #include "memstrata/core/error/virtual_buffer_error.hpp"
+#include "memstrata/core/error/virtual_memory_error.hpp"
 #include "memstrata/core/result.hpp"
 #include "memstrata/frontend/replay/replay_options.hpp"
 
@@ -22,6 +27,23 @@ namespace memstrata::replay_detail {
 struct KvPiece {
   ByteRange bytes;  ///< Of the full-attention part of the sequence.
   const std::byte* data;
+};
+
+/// What a store could not do: the typed error of the library.
+struct KvStoreError {
+  // NOLINTBEGIN(google-explicit-constructor): an error of the library is one of the store
+  KvStoreError(VirtualBufferError error) noexcept : cause(ErrorCause::of(std::move(error))) {}
+
+  KvStoreError(VirtualMemoryError error) noexcept
+      : KvStoreError(VirtualBufferError(std::move(error))) {}
+
+  KvStoreError(MemoryError error) noexcept : KvStoreError(VirtualBufferError(std::move(error))) {}
+
+  KvStoreError(BindingError error) noexcept : cause(ErrorCause::of(std::move(error))) {}
+
+  // NOLINTEND(google-explicit-constructor)
+
+  ErrorCause cause;
 };
 
 /// The memory of one policy: keeps sequences and blocks, and writes their content. A failed call leaves what was
@@ -35,17 +57,17 @@ class KvStore {
   KvStore& operator=(KvStore&&) = delete;
   virtual ~KvStore() = default;
 
-  using Outcome = Result<void, VirtualBufferError>;
+  using Outcome = Result<void, KvStoreError>;
 
   /// Takes memory for a sequence, of whose blocks the first `hits` are there, and writes what is missing.
   [[nodiscard]] virtual Outcome admit(const Sequence& sequence, std::uint64_t hits) = 0;
   /// Takes room for `capacity` tokens and writes the last one of `sequence`.
   [[nodiscard]] virtual Outcome grow(const Sequence& sequence, std::uint64_t capacity) = 0;
-  /// Gives back what the sequence alone holds.
+  /// Asks for the release of what the sequence alone holds.
   [[nodiscard]] virtual Outcome drop(const Sequence& sequence) = 0;
-  /// Gives back a block that no sequence uses.
+  /// Asks for the release of a block that no sequence uses.
   [[nodiscard]] virtual Outcome evict(BlockIndex block) = 0;
-  /// Gives back everything.
+  /// Asks for the release of everything.
   [[nodiscard]] virtual Outcome clear() = 0;
 
   /// Where the sequence's full-attention bytes lie, in order.
@@ -59,8 +81,11 @@ class KvStore {
   return tokens > window ? tokens - window : 0;
 }
 
-/// The store of a policy. Errors: those of the backing.
-[[nodiscard]] Result<std::unique_ptr<KvStore>, VirtualBufferError>
-make_store(ReplayPolicy policy, const ReplayInput& input, const Holding& holding, Workbench& bench);
+/// The store of a policy, whose memory is owned through `memory`. Errors: those of the backing and the binding.
+[[nodiscard]] Result<std::unique_ptr<KvStore>, KvStoreError> make_store(ReplayPolicy policy,
+                                                                        const ReplayInput& input,
+                                                                        const Holding& holding,
+                                                                        Workbench& bench,
+                                                                        KvMemory& memory);
 
 }  // namespace memstrata::replay_detail

@@ -7,9 +7,12 @@
 #include <unordered_map>
 #include <vector>
 
+#include "frontend/replay/kv_mechanism.hpp"
+#include "frontend/replay/kv_memory.hpp"
 #include "frontend/replay/kv_store.hpp"
+#include "memstrata/core/result.hpp"
+#include "memstrata/frontend/replay/replay_report.hpp"
 #include "memstrata/mechanism/host/page_backing.hpp"
-#include "memstrata/structure/virtual_buffer.hpp"
 
 namespace memstrata::replay_detail {
 
@@ -17,9 +20,10 @@ namespace memstrata::replay_detail {
 /// `realloc`, which takes new room of twice the size, copies and gives the old room back.
 class MovingStore final : public KvStore {
  public:
-  using Buffer = VirtualBuffer<host::PageBacking>;
-
-  MovingStore(const Holding& holding, Workbench& bench, std::shared_ptr<host::PageBacking> backing);
+  MovingStore(const Holding& holding,
+              Workbench& bench,
+              KvMemory& memory,
+              std::shared_ptr<host::PageBacking> backing);
 
   [[nodiscard]] Outcome admit(const Sequence& sequence, std::uint64_t hits) override;
   [[nodiscard]] Outcome grow(const Sequence& sequence, std::uint64_t capacity) override;
@@ -31,22 +35,25 @@ class MovingStore final : public KvStore {
 
  private:
   struct Room {
-    std::optional<Buffer> full;
-    std::optional<Buffer> sliding;
+    std::optional<Owned<KvSequence>> full;
+    std::optional<Owned<KvSequence>> sliding;
     std::uint64_t capacity = 0;  ///< Tokens.
   };
 
-  [[nodiscard]] Result<Room, VirtualBufferError> make_room(const Sequence& sequence,
-                                                           std::uint64_t capacity,
-                                                           TimedOp op);
-  [[nodiscard]] Result<Buffer, VirtualBufferError> make_buffer(const Sequence& sequence,
-                                                               Bytes bytes,
-                                                               TimedOp op);
+  [[nodiscard]] Result<Room, KvStoreError> make_room(const Sequence& sequence,
+                                                     std::uint64_t capacity,
+                                                     TimedOp op);
+  [[nodiscard]] Result<Owned<KvSequence>, KvStoreError> make_buffer(const Sequence& sequence,
+                                                                    ReplayAllocationKind kind,
+                                                                    Bytes bytes,
+                                                                    TimedOp op);
+  [[nodiscard]] Outcome release(Room room);
   [[nodiscard]] Outcome move_to(const Sequence& sequence, Room& room, std::uint64_t capacity);
   void write(const Sequence& sequence, Room& room, std::uint64_t first);
 
   Holding holding_;
   Workbench& bench_;
+  KvMemory& memory_;
   std::shared_ptr<host::PageBacking> backing_;
   std::vector<Room> idle_;  // slots that nobody uses
   std::unordered_map<std::uint64_t, Room> rooms_;

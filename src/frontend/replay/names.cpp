@@ -9,6 +9,7 @@
 
 #include "memstrata/frontend/replay/find_limit.hpp"
 #include "memstrata/frontend/replay/replay_options.hpp"
+#include "memstrata/frontend/replay/replay_report.hpp"
 
 namespace memstrata {
 namespace replay_detail {
@@ -102,6 +103,20 @@ std::string_view to_string(LimitMetric metric) noexcept {
       return "preempted";
     case LimitMetric::refused:
       return "refused";
+  }
+  std::unreachable();
+}
+
+std::string_view to_string(ReplayAllocationKind kind) noexcept {
+  switch (kind) {
+    case ReplayAllocationKind::sequence:
+      return "sequence";
+    case ReplayAllocationKind::sliding:
+      return "sliding";
+    case ReplayAllocationKind::block:
+      return "block";
+    case ReplayAllocationKind::pool:
+      return "pool";
   }
   std::unreachable();
 }

@@ -10,6 +10,8 @@
 #include <vector>
 
 #include "frontend/replay/holding.hpp"
+#include "frontend/replay/kv_mechanism.hpp"
+#include "frontend/replay/kv_memory.hpp"
 #include "frontend/replay/kv_store.hpp"
 #include "frontend/replay/replay_input.hpp"
 #include "frontend/replay/workbench.hpp"
@@ -55,7 +57,7 @@ Result<std::vector<PagePool::PageNumber>, VirtualBufferError> PagePool::take(std
       free_.pop();
     }
   }
-  if (auto done = range_.commit(runs_of(pages, page_)); !done) {
+  if (auto done = range_->commit(runs_of(pages, page_)); !done) {
     for (const PageNumber page : pages) {
       if (page < fresh_before) {
         free_.push(page);
@@ -70,7 +72,7 @@ Result<std::vector<PagePool::PageNumber>, VirtualBufferError> PagePool::take(std
 Result<void, VirtualBufferError> PagePool::give(std::vector<PageNumber> pages) {
   std::ranges::sort(pages);
   for (const ByteRange& run : runs_of(pages, page_)) {
-    MEMSTRATA_TRY_VOID(range_.decommit(run));
+    MEMSTRATA_TRY_VOID(range_->decommit(run));
   }
   for (const PageNumber page : pages) {
     free_.push(page);
@@ -80,9 +82,11 @@ Result<void, VirtualBufferError> PagePool::give(std::vector<PageNumber> pages) {
 
 PagedStore::PagedStore(const ReplayInput& input,
                        Workbench& bench,
+                       KvMemory& memory,
                        std::optional<PagePool> full,
                        std::optional<PagePool> sliding)
     : bench_(bench),
+      memory_(memory),
       full_(std::move(full)),
       sliding_(std::move(sliding)),
       blocks_(input.block_count()) {}
@@ -211,11 +215,14 @@ KvStore::Outcome PagedStore::evict(BlockIndex block) {
 }
 
 KvStore::Outcome PagedStore::clear() {
-  const OpTimer timer(bench_, TimedOp::release);
   entries_.clear();
   blocks_.clear();
-  full_.reset();
-  sliding_.reset();
+  if (full_) {
+    MEMSTRATA_TRY_VOID(memory_.release(full_->take_range()));
+  }
+  if (sliding_) {
+    MEMSTRATA_TRY_VOID(memory_.release(sliding_->take_range()));
+  }
   return {};
 }
 

@@ -9,11 +9,14 @@
 #include <queue>
 #include <span>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
+#include "frontend/replay/kv_mechanism.hpp"
+#include "frontend/replay/kv_memory.hpp"
 #include "frontend/replay/kv_store.hpp"
-#include "memstrata/mechanism/host/page_backing.hpp"
-#include "memstrata/structure/virtual_range.hpp"
+#include "memstrata/core/error/virtual_buffer_error.hpp"
+#include "memstrata/core/result.hpp"
 
 namespace memstrata::replay_detail {
 
@@ -21,10 +24,9 @@ namespace memstrata::replay_detail {
 /// committed ones lie close together. Single-threaded.
 class PagePool {
  public:
-  using Range = VirtualRange<host::PageBacking>;
   using PageNumber = std::uint32_t;
 
-  PagePool(Range range, Bytes page) noexcept : range_(std::move(range)), page_(page) {}
+  PagePool(Owned<KvPool> range, Bytes page) noexcept : range_(std::move(range)), page_(page) {}
 
   /// Takes `count` pages, all or none.
   [[nodiscard]] Result<std::vector<PageNumber>, VirtualBufferError> take(std::size_t count);
@@ -33,11 +35,14 @@ class PagePool {
   [[nodiscard]] Result<void, VirtualBufferError> give(std::vector<PageNumber> pages);
 
   [[nodiscard]] std::byte* at(PageNumber page) noexcept {
-    return range_.data() + (page_ * page).value;
+    return range_->data() + (page_ * page).value;
   }
 
+  /// The range with all pages, to be released. No call but the destructor may follow.
+  [[nodiscard]] Owned<KvPool> take_range() noexcept { return std::move(range_); }
+
  private:
-  Range range_;
+  Owned<KvPool> range_;
   Bytes page_;
   std::priority_queue<PageNumber, std::vector<PageNumber>, std::greater<>> free_;
   PageNumber fresh_ = 0;
@@ -48,6 +53,7 @@ class PagedStore final : public KvStore {
  public:
   PagedStore(const ReplayInput& input,
              Workbench& bench,
+             KvMemory& memory,
              std::optional<PagePool> full,
              std::optional<PagePool> sliding);
 
@@ -76,6 +82,7 @@ class PagedStore final : public KvStore {
                      std::uint64_t last);
 
   Workbench& bench_;
+  KvMemory& memory_;
   std::optional<PagePool> full_;     // absent if no layer keeps every token
   std::optional<PagePool> sliding_;  // absent without sliding layers
   std::vector<Table> blocks_;        // pages of each block that is there

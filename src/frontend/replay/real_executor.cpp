@@ -6,35 +6,34 @@
 #include <utility>
 
 #include "frontend/replay/executor.hpp"
+#include "frontend/replay/kv_memory.hpp"
 #include "frontend/replay/kv_store.hpp"
 #include "frontend/replay/replay_input.hpp"
 #include "frontend/replay/workbench.hpp"
+#include "memstrata/core/bytes.hpp"
 #include "memstrata/core/clock.hpp"
-#include "memstrata/core/error/error_cause.hpp"
 #include "memstrata/core/error/replay_error.hpp"
 #include "memstrata/core/result.hpp"
 #include "memstrata/frontend/replay/replay_options.hpp"
+#include "memstrata/frontend/replay/replay_report.hpp"
 #include "memstrata/mechanism/host/system_calls.hpp"
 
 namespace memstrata::replay_detail {
 namespace {
 
 /// The library's error with what was tried for whom.
-template <class E>
-ReplayError failed(const char* operation,
-                   std::uint64_t request,
-                   std::uint64_t incarnation,
-                   E error) {
-  return {ReplayError::Kind(ExecutionFailed{
-              .operation = operation, .request = request, .incarnation = incarnation}),
-          ErrorCause::of(std::move(error))};
+ReplayError failed(const char* operation, const Sequence& sequence, KvStoreError error) {
+  return {ReplayError::Kind(ExecutionFailed{.operation = operation,
+                                            .request = sequence.request,
+                                            .incarnation = sequence.incarnation}),
+          std::move(error).cause};
 }
 
 Result<void, ReplayError> outcome(const char* operation,
                                   const Sequence& sequence,
                                   KvStore::Outcome done) {
   if (!done) {
-    return fail(failed(operation, sequence.request, sequence.incarnation, std::move(done).error()));
+    return fail(failed(operation, sequence, std::move(done).error()));
   }
   return {};
 }
@@ -57,9 +56,14 @@ Result<std::unique_ptr<RealExecutor>, ReplayError> RealExecutor::create(
     std::shared_ptr<host::SystemCalls> calls) {
   std::unique_ptr<RealExecutor> executor(
       new RealExecutor(input, options, policy, std::move(calls)));
-  auto store = make_store(policy, input, executor->holding_, executor->bench_);
+  auto memory = KvMemory::create(executor->bench_, options.inject);
+  if (!memory) {
+    return fail(failed("set-up", {}, std::move(memory).error()));
+  }
+  executor->memory_ = *std::move(memory);
+  auto store = make_store(policy, input, executor->holding_, executor->bench_, *executor->memory_);
   if (!store) {
-    return fail(failed("set-up", 0, 0, std::move(store).error()));
+    return fail(failed("set-up", {}, std::move(store).error()));
   }
   executor->store_ = *std::move(store);
   return executor;
@@ -114,15 +118,33 @@ Result<void, ReplayError> RealExecutor::evict(BlockIndex block) {
   return outcome("eviction", Sequence{}, store_->evict(block));
 }
 
-void RealExecutor::observe(Bytes committed) {
-  bench_.observe(committed);
+Bytes RealExecutor::end_step() {
+  return memory_->end_step();
 }
 
+Bytes RealExecutor::observe(Bytes committed) {
+  const Bytes withheld = memory_->end_step();
+  bench_.observe(committed + withheld);
+  return withheld;
+}
+
+// After the loss of the device nothing is released any more: its owners only let go.
 Result<void, ReplayError> RealExecutor::end() {
   bench_.sample_kernel();
-  MEMSTRATA_TRY_VOID(outcome("the last release", Sequence{}, store_->clear()));
+  if (!is_device_lost()) {
+    auto cleared = store_->clear();
+    if (!cleared && !is_device_lost()) {
+      return fail(failed("the last release", {}, std::move(cleared).error()));
+    }
+  }
+  store_.reset();
+  ReplayReleases releases = memory_->close();
   const auto worked = steady_clock().now() - start_ - bench_.idle_time();
-  bench_.end();
+  bench_.end(releases.residual_charged + releases.live_charged);
+  bench_.set_releases(std::move(releases));
+  if (is_device_lost()) {
+    bench_.check_end_of_lost_device(memory_->end_lost_device());
+  }
   return bench_.write_recording(worked);
 }
 

@@ -8,6 +8,7 @@
 
 #include "frontend/replay/executor.hpp"
 #include "frontend/replay/holding.hpp"
+#include "frontend/replay/kv_memory.hpp"
 #include "frontend/replay/kv_store.hpp"
 #include "frontend/replay/replay_input.hpp"
 #include "frontend/replay/workbench.hpp"
@@ -36,7 +37,11 @@ class RealExecutor final : public ReplayExecutor {
   [[nodiscard]] Result<void, ReplayError> finish(std::uint64_t request) override;
   [[nodiscard]] Result<void, ReplayError> preempt(std::uint64_t request) override;
   [[nodiscard]] Result<void, ReplayError> evict(BlockIndex block) override;
-  void observe(Bytes committed) override;
+  Bytes end_step() override;
+  Bytes observe(Bytes committed) override;
+
+  [[nodiscard]] bool is_device_lost() const noexcept override { return memory_->is_device_lost(); }
+
   [[nodiscard]] Result<void, ReplayError> end() override;
   [[nodiscard]] ExecutionFigures figures() override;
 
@@ -57,7 +62,8 @@ class RealExecutor final : public ReplayExecutor {
   bool verify_;
   std::chrono::nanoseconds start_;
   Workbench bench_;
-  std::unique_ptr<KvStore> store_;
+  std::unique_ptr<KvMemory> memory_;
+  std::unique_ptr<KvStore> store_;  // after the memory: its owners go first
   std::unordered_map<std::uint64_t, Sequence> sequences_;
 };
 

@@ -65,6 +65,11 @@ Result<void, ReplayError> check_real(const ReplayOptions& options) {
     if (std::ranges::find(options.policies, ReplayPolicy::concat) != options.policies.end()) {
       return fail(ReplayError(PolicyNeedsSimulation{.policy = "concat"}));
     }
+    if (!options.inject.empty() && !options.record_calls.empty()) {
+      return fail(bad_option("inject",
+                             options.inject.size(),
+                             "no recording: the calls of a failed release are missing"));
+    }
     if (!is_multiple(options.granule, machine_page)) {
       return fail(bad_option("granule", options.granule.value, "a multiple of 4096 bytes"));
     }
@@ -81,6 +86,11 @@ Result<void, ReplayError> check_real(const ReplayOptions& options) {
     return fail(bad_option("corrupt",
                            *options.corrupt_write,
                            "the backing real: the simulation has no bytes to damage"));
+  }
+  if (!options.inject.empty()) {
+    return fail(bad_option("inject",
+                           options.inject.size(),
+                           "the backing real: the simulation has no releases that can fail"));
   }
   if (!options.record_calls.empty()) {
     return fail(bad_option("record", 1, "the backing real: the simulation makes no system calls"));
@@ -128,6 +138,7 @@ Result<PolicyResult, ReplayError> run_policy(const ReplayInput& input,
     result.kernel_samples = std::move(figures.kernel_samples);
     result.op_ns = figures.op_ns;
     result.verify = std::move(figures.verify);
+    result.releases = std::move(figures.releases);
     result.final_leased = figures.final_leased;
     result.violations += figures.violations;
     std::ranges::move(figures.violation_texts, std::back_inserter(result.violation_texts));

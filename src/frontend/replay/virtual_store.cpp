@@ -10,46 +10,61 @@
 #include <vector>
 
 #include "frontend/replay/holding.hpp"
+#include "frontend/replay/kv_mechanism.hpp"
+#include "frontend/replay/kv_memory.hpp"
 #include "frontend/replay/kv_store.hpp"
 #include "frontend/replay/replay_input.hpp"
 #include "frontend/replay/workbench.hpp"
 #include "memstrata/contract/memory_governor.hpp"
 #include "memstrata/core/bytes.hpp"
-#include "memstrata/core/error/virtual_buffer_error.hpp"
 #include "memstrata/core/result.hpp"
+#include "memstrata/frontend/replay/replay_report.hpp"
 #include "memstrata/mechanism/host/page_backing.hpp"
 #include "memstrata/mechanism/host/shared_prefix.hpp"
 #include "memstrata/structure/physical_charge.hpp"
+#include "memstrata/structure/virtual_buffer.hpp"
 
 namespace memstrata::replay_detail {
 
 VirtualStore::VirtualStore(const ReplayInput& input,
                            const Holding& holding,
                            Workbench& bench,
+                           KvMemory& memory,
                            std::shared_ptr<host::PageBacking> backing)
     : holding_(holding),
       bench_(bench),
+      memory_(memory),
       backing_(std::move(backing)),
       objects_(input.block_count()) {}
 
-Result<VirtualStore::Buffer, VirtualBufferError> VirtualStore::make_buffer(const Sequence& sequence,
-                                                                           std::uint64_t tokens,
-                                                                           Bytes token) {
+Result<Owned<KvSequence>, KvStoreError> VirtualStore::make_buffer(const Sequence& sequence,
+                                                                  ReplayAllocationKind kind,
+                                                                  Bytes capacity) {
   const OpTimer timer(bench_, TimedOp::reserve);
-  return Buffer::create(
-      backing_, token * tokens, bench_.governor(), Workbench::terms(sequence.request));
+  MEMSTRATA_TRY(auto buffer,
+                VirtualBuffer<host::PageBacking>::create(
+                    backing_, capacity, bench_.governor(), Workbench::terms(sequence.request)));
+  MEMSTRATA_TRY(auto owned,
+                memory_.own(KvSequence{.mapped = {}, .buffer = std::move(buffer)},
+                            {.kind = kind, .request = sequence.request, .backing = backing_}));
+  return owned;
 }
 
 KvStore::Outcome VirtualStore::admit(const Sequence& sequence, std::uint64_t hits) {
   Entry entry;
   if (bench_.full_token() != Bytes{}) {
     MEMSTRATA_TRY(entry.full,
-                  make_buffer(sequence, bench_.options().context_tokens, bench_.full_token()));
-    MEMSTRATA_TRY_VOID(admit_full(sequence, hits, *entry.full));
+                  make_buffer(sequence,
+                              ReplayAllocationKind::sequence,
+                              bench_.full_token() * bench_.options().context_tokens));
+    MEMSTRATA_TRY_VOID(admit_full(sequence, hits, **entry.full));
   }
   if (bench_.window() != 0) {
-    MEMSTRATA_TRY(entry.sliding, make_buffer(sequence, bench_.window(), bench_.sliding_token()));
-    MEMSTRATA_TRY_VOID(admit_sliding(sequence, *entry.sliding));
+    MEMSTRATA_TRY(
+        entry.sliding,
+        make_buffer(
+            sequence, ReplayAllocationKind::sliding, bench_.sliding_token() * bench_.window()));
+    MEMSTRATA_TRY_VOID(admit_sliding(sequence, **entry.sliding));
   }
   entries_.insert_or_assign(sequence.request, std::move(entry));
   return {};
@@ -57,33 +72,36 @@ KvStore::Outcome VirtualStore::admit(const Sequence& sequence, std::uint64_t hit
 
 KvStore::Outcome VirtualStore::admit_full(const Sequence& sequence,
                                           std::uint64_t hits,
-                                          Buffer& buffer) {
+                                          KvSequence& kept) {
   for (std::uint64_t depth = 0; depth < hits; ++depth) {
-    MEMSTRATA_TRY_VOID(attach(sequence, depth, buffer));
+    MEMSTRATA_TRY_VOID(attach(sequence, depth, kept));
   }
   for (std::uint64_t depth = hits; depth < sequence.path.size(); ++depth) {
-    MEMSTRATA_TRY_VOID(create_object(sequence, depth, depth == hits && hits > 0, buffer));
-    MEMSTRATA_TRY_VOID(attach(sequence, depth, buffer));
+    MEMSTRATA_TRY_VOID(create_object(sequence, depth, depth == hits && hits > 0, kept));
+    MEMSTRATA_TRY_VOID(attach(sequence, depth, kept));
   }
-  return grow_private(sequence, hits, buffer);
+  return grow_private(sequence, hits, kept);
 }
 
 // The granules that the block completes come from its object; what straddles its end comes from the next one.
 KvStore::Outcome VirtualStore::attach(const Sequence& sequence,
                                       std::uint64_t depth,
-                                      Buffer& buffer) {
+                                      KvSequence& kept) {
   const Bytes mapped = holding_.mapped(depth);
   if (mapped == Bytes{}) {
     return {};
   }
   const OpTimer timer(bench_, TimedOp::share);
-  return buffer.attach(objects_[sequence.path[depth]]->prefix, {.offset = {}, .size = mapped});
+  const KvBlock& block = **objects_[sequence.path[depth]];
+  kept.mapped.push_back(block.charge);
+  MEMSTRATA_TRY_VOID(kept.buffer.attach(block.prefix, {.offset = {}, .size = mapped}));
+  return {};
 }
 
 KvStore::Outcome VirtualStore::create_object(const Sequence& sequence,
                                              std::uint64_t depth,
                                              bool parent_is_hit,
-                                             Buffer& buffer) {
+                                             KvSequence& kept) {
   const Bytes size = holding_.object(depth);
   std::optional<MemoryLease> lease;
   std::optional<host::PrefixBuilder> builder;
@@ -97,7 +115,7 @@ KvStore::Outcome VirtualStore::create_object(const Sequence& sequence,
   const Bytes start = align_down(block * depth, bench_.options().granule);
   const Bytes front = block * depth - start;
   if (front != Bytes{} && parent_is_hit) {
-    MEMSTRATA_TRY_VOID(copy_front(sequence, depth, front, buffer, builder->data()));
+    MEMSTRATA_TRY_VOID(copy_front(sequence, depth, front, kept, builder->data()));
     bench_.write_full(
         sequence, {.offset = block * depth, .size = block}, builder->data() + front.value);
   } else {
@@ -105,7 +123,12 @@ KvStore::Outcome VirtualStore::create_object(const Sequence& sequence,
   }
   const OpTimer timer(bench_, TimedOp::share);
   MEMSTRATA_TRY(auto prefix, builder->seal());
-  objects_[sequence.path[depth]].emplace(std::move(*lease), std::move(prefix));
+  MEMSTRATA_TRY(
+      objects_[sequence.path[depth]],
+      memory_.own(
+          KvBlock{.charge = std::make_shared<BlockCharge>(*std::move(lease)),
+                  .prefix = std::move(prefix)},
+          {.kind = ReplayAllocationKind::block, .request = sequence.request, .backing = backing_}));
   return {};
 }
 
@@ -113,19 +136,22 @@ KvStore::Outcome VirtualStore::create_object(const Sequence& sequence,
 KvStore::Outcome VirtualStore::copy_front(const Sequence& sequence,
                                           std::uint64_t depth,
                                           Bytes size,
-                                          Buffer& buffer,
+                                          KvSequence& kept,
                                           std::byte* to) {
+  auto& buffer = kept.buffer;
   const Bytes before = buffer.length();
-  const auto& parent = objects_[sequence.path[depth - 1]]->prefix;
+  const auto& parent = (*objects_[sequence.path[depth - 1]])->prefix;
   MEMSTRATA_TRY_VOID(buffer.attach(
       parent, {.offset = holding_.mapped(depth - 1), .size = bench_.options().granule}));
   bench_.copy(to, buffer.data() + before.value, size);
-  return buffer.shrink_to(before);
+  MEMSTRATA_TRY_VOID(buffer.shrink_to(before));
+  return {};
 }
 
 KvStore::Outcome VirtualStore::grow_private(const Sequence& sequence,
                                             std::uint64_t hits,
-                                            Buffer& buffer) {
+                                            KvSequence& kept) {
+  auto& buffer = kept.buffer;
   const std::uint64_t blocks = sequence.path.size();
   const Bytes prompt = bench_.block_bytes() * blocks;
   const Bytes seam = holding_.seam(blocks);
@@ -134,7 +160,7 @@ KvStore::Outcome VirtualStore::grow_private(const Sequence& sequence,
   {
     const OpTimer timer(bench_, TimedOp::commit);
     if (seam != Bytes{} && hits == blocks) {
-      const auto& last = objects_[sequence.path[blocks - 1]]->prefix;
+      const auto& last = (*objects_[sequence.path[blocks - 1]])->prefix;
       MEMSTRATA_TRY_VOID(buffer.attach(
           last, {.offset = holding_.mapped(blocks - 1), .size = bench_.options().granule}));
       MEMSTRATA_TRY_VOID(buffer.break_shared({.offset = from, .size = bench_.options().granule}));
@@ -147,14 +173,14 @@ KvStore::Outcome VirtualStore::grow_private(const Sequence& sequence,
   return {};
 }
 
-KvStore::Outcome VirtualStore::admit_sliding(const Sequence& sequence, Buffer& buffer) {
-  const std::uint64_t kept = std::min(sequence.tokens, bench_.window());
+KvStore::Outcome VirtualStore::admit_sliding(const Sequence& sequence, KvSequence& kept) {
+  const std::uint64_t tokens = std::min(sequence.tokens, bench_.window());
   {
     const OpTimer timer(bench_, TimedOp::commit);
-    MEMSTRATA_TRY_VOID(buffer.grow_to(bench_.sliding_token() * kept));
+    MEMSTRATA_TRY_VOID(kept.buffer.grow_to(bench_.sliding_token() * tokens));
   }
   bench_.write_sliding(
-      sequence, first_kept(sequence.tokens, bench_.window()), sequence.tokens, buffer.data());
+      sequence, first_kept(sequence.tokens, bench_.window()), sequence.tokens, kept.buffer.data());
   return {};
 }
 
@@ -164,41 +190,55 @@ KvStore::Outcome VirtualStore::grow(const Sequence& sequence, std::uint64_t /*ca
   {
     const OpTimer timer(bench_, TimedOp::grow);
     if (entry.full) {
-      MEMSTRATA_TRY_VOID(entry.full->grow_to(bench_.full_token() * sequence.tokens));
+      MEMSTRATA_TRY_VOID((*entry.full)->buffer.grow_to(bench_.full_token() * sequence.tokens));
     }
     if (entry.sliding) {
       const std::uint64_t kept = std::min(sequence.tokens, bench_.window());
-      MEMSTRATA_TRY_VOID(entry.sliding->grow_to(bench_.sliding_token() * kept));
+      MEMSTRATA_TRY_VOID((*entry.sliding)->buffer.grow_to(bench_.sliding_token() * kept));
     }
   }
   if (entry.full) {
     const ByteRange bytes{.offset = bench_.full_token() * token, .size = bench_.full_token()};
-    bench_.write_full(sequence, bytes, entry.full->data() + bytes.offset.value);
+    bench_.write_full(sequence, bytes, (*entry.full)->buffer.data() + bytes.offset.value);
   }
   if (entry.sliding) {
-    bench_.write_sliding(sequence, token, sequence.tokens, entry.sliding->data());
+    bench_.write_sliding(sequence, token, sequence.tokens, (*entry.sliding)->buffer.data());
   }
   return {};
 }
 
 KvStore::Outcome VirtualStore::drop(const Sequence& sequence) {
-  const OpTimer timer(bench_, TimedOp::release);
-  entries_.erase(sequence.request);
+  const auto found = entries_.find(sequence.request);
+  Entry entry = std::move(found->second);
+  entries_.erase(found);
+  return release(std::move(entry));
+}
+
+KvStore::Outcome VirtualStore::release(Entry entry) {
+  if (entry.full) {
+    MEMSTRATA_TRY_VOID(memory_.release(*std::move(entry.full)));
+  }
+  if (entry.sliding) {
+    MEMSTRATA_TRY_VOID(memory_.release(*std::move(entry.sliding)));
+  }
   return {};
 }
 
 KvStore::Outcome VirtualStore::evict(BlockIndex block) {
-  const OpTimer timer(bench_, TimedOp::release);
-  objects_[block].reset();
+  auto object = std::exchange(objects_[block], std::nullopt);
+  MEMSTRATA_TRY_VOID(memory_.release(*std::move(object)));
   return {};
 }
 
 KvStore::Outcome VirtualStore::clear() {
-  entries_.clear();
-  for (auto& object : objects_) {
-    if (object) {
-      const OpTimer timer(bench_, TimedOp::release);
-      object.reset();
+  while (!entries_.empty()) {
+    Entry entry = std::move(entries_.begin()->second);
+    entries_.erase(entries_.begin());
+    MEMSTRATA_TRY_VOID(release(std::move(entry)));
+  }
+  for (BlockIndex block = 0; block < objects_.size(); ++block) {
+    if (objects_[block]) {
+      MEMSTRATA_TRY_VOID(evict(block));
     }
   }
   return {};
@@ -210,14 +250,16 @@ std::vector<KvPiece> VirtualStore::pieces(const Sequence& sequence) {
     return {};
   }
   return {{.bytes = {.offset = {}, .size = bench_.full_token() * sequence.tokens},
-           .data = full->data()}};
+           .data = (*full)->buffer.data()}};
 }
 
 void VirtualStore::check_sliding(const Sequence& sequence) {
   auto& sliding = entries_.at(sequence.request).sliding;
   if (sliding) {
-    bench_.check_sliding(
-        sequence, first_kept(sequence.tokens, bench_.window()), sequence.tokens, sliding->data());
+    bench_.check_sliding(sequence,
+                         first_kept(sequence.tokens, bench_.window()),
+                         sequence.tokens,
+                         (*sliding)->buffer.data());
   }
 }
 

@@ -8,10 +8,11 @@
 #include <utility>
 #include <vector>
 
+#include "frontend/replay/kv_mechanism.hpp"
+#include "frontend/replay/kv_memory.hpp"
 #include "frontend/replay/kv_store.hpp"
-#include "memstrata/contract/memory_governor.hpp"
+#include "memstrata/frontend/replay/replay_report.hpp"
 #include "memstrata/mechanism/host/page_backing.hpp"
-#include "memstrata/structure/virtual_buffer.hpp"
 
 namespace memstrata::replay_detail {
 
@@ -19,11 +20,10 @@ namespace memstrata::replay_detail {
 /// every user maps read-only; the rest grows by granules.
 class VirtualStore final : public KvStore {
  public:
-  using Buffer = VirtualBuffer<host::PageBacking>;
-
   VirtualStore(const ReplayInput& input,
                const Holding& holding,
                Workbench& bench,
+               KvMemory& memory,
                std::shared_ptr<host::PageBacking> backing);
 
   [[nodiscard]] Outcome admit(const Sequence& sequence, std::uint64_t hits) override;
@@ -35,38 +35,36 @@ class VirtualStore final : public KvStore {
   void check_sliding(const Sequence& sequence) override;
 
  private:
-  /// A prompt block in memory. The lease comes first, so that the memory goes before the permission.
-  struct Object {
-    MemoryLease lease;
-    host::Prefix prefix;
-  };
-
   struct Entry {
-    std::optional<Buffer> full;     // absent if no layer keeps every token
-    std::optional<Buffer> sliding;  // absent without sliding layers
+    std::optional<Owned<KvSequence>> full;     // absent if no layer keeps every token
+    std::optional<Owned<KvSequence>> sliding;  // absent without sliding layers
   };
 
-  [[nodiscard]] Result<Buffer, VirtualBufferError> make_buffer(const Sequence& sequence,
-                                                               std::uint64_t tokens,
-                                                               Bytes token);
-  [[nodiscard]] Outcome admit_full(const Sequence& sequence, std::uint64_t hits, Buffer& buffer);
-  [[nodiscard]] Outcome admit_sliding(const Sequence& sequence, Buffer& buffer);
-  [[nodiscard]] Outcome attach(const Sequence& sequence, std::uint64_t depth, Buffer& buffer);
+  [[nodiscard]] Result<Owned<KvSequence>, KvStoreError> make_buffer(const Sequence& sequence,
+                                                                    ReplayAllocationKind kind,
+                                                                    Bytes capacity);
+  [[nodiscard]] Outcome admit_full(const Sequence& sequence, std::uint64_t hits, KvSequence& kept);
+  [[nodiscard]] Outcome admit_sliding(const Sequence& sequence, KvSequence& kept);
+  [[nodiscard]] Outcome attach(const Sequence& sequence, std::uint64_t depth, KvSequence& kept);
   [[nodiscard]] Outcome create_object(const Sequence& sequence,
                                       std::uint64_t depth,
                                       bool parent_is_hit,
-                                      Buffer& buffer);
+                                      KvSequence& kept);
   [[nodiscard]] Outcome copy_front(const Sequence& sequence,
                                    std::uint64_t depth,
                                    Bytes size,
-                                   Buffer& buffer,
+                                   KvSequence& kept,
                                    std::byte* to);
-  [[nodiscard]] Outcome grow_private(const Sequence& sequence, std::uint64_t hits, Buffer& buffer);
+  [[nodiscard]] Outcome grow_private(const Sequence& sequence,
+                                     std::uint64_t hits,
+                                     KvSequence& kept);
+  [[nodiscard]] Outcome release(Entry entry);
 
   Holding holding_;
   Workbench& bench_;
+  KvMemory& memory_;
   std::shared_ptr<host::PageBacking> backing_;
-  std::vector<std::optional<Object>> objects_;  // by block
+  std::vector<std::optional<Owned<KvBlock>>> objects_;  // by block
   std::unordered_map<std::uint64_t, Entry> entries_;
 };
 

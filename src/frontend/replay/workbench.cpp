@@ -144,7 +144,7 @@ void Workbench::sample_kernel() {
   }
 }
 
-void Workbench::end() {
+void Workbench::end(Bytes left) {
   sample_kernel();
   for (const auto& backing : backings_) {
     if (const host::ParkedMemory parked = backing->parked(); parked.ranges != 0) {
@@ -154,9 +154,19 @@ void Workbench::end() {
     }
   }
   figures_.final_leased = note_leased();
-  if (figures_.final_leased != Bytes{}) {
-    violation(fmt::format("{} bytes are leased after everything was released",
-                          figures_.final_leased.value));
+  if (figures_.final_leased != left) {
+    violation(fmt::format(
+        "{} bytes are leased after everything was released, of which {} are accounted for",
+        figures_.final_leased.value,
+        left.value));
+  }
+}
+
+void Workbench::check_end_of_lost_device(std::optional<std::string> failure) {
+  if (failure) {
+    violation(*std::move(failure));
+  } else if (const Bytes left = note_leased(); left != Bytes{}) {
+    violation(fmt::format("{} bytes are leased after the end of the lost device", left.value));
   }
 }
 

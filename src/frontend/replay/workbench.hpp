@@ -9,6 +9,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "frontend/replay/call_recorder.hpp"
@@ -21,6 +22,7 @@
 #include "memstrata/core/error/replay_error.hpp"
 #include "memstrata/core/result.hpp"
 #include "memstrata/frontend/replay/replay_options.hpp"
+#include "memstrata/frontend/replay/replay_report.hpp"
 #include "memstrata/mechanism/host/page_backing.hpp"
 #include "memstrata/mechanism/host/system_calls.hpp"
 #include "memstrata/structure/physical_charge.hpp"
@@ -73,7 +75,7 @@ class Workbench {
     return governor_;
   }
 
-  /// What every lease is taken for; the holder is the request or, for a prefix, no one in particular.
+  /// What every lease is taken for; the holder is the request or, for a prefix, the one that made it.
   [[nodiscard]] static LeaseTerms terms(std::uint64_t holder) noexcept;
 
   /// A backing of this granule whose memory counts in the kernel's figure from now on.
@@ -90,8 +92,13 @@ class Workbench {
   /// Asks the kernel now.
   void sample_kernel();
 
-  /// Everything was given back: the last figures.
-  void end();
+  /// Everything was given up: the last figures. `left` is what is in quarantine or was lost with the device.
+  void end(Bytes left);
+
+  /// The context of the lost device has ended, or `failure` says what went wrong; nothing is left.
+  void check_end_of_lost_device(std::optional<std::string> failure);
+
+  void set_releases(ReplayReleases releases) { figures_.releases = std::move(releases); }
 
   // --- Content ---
 

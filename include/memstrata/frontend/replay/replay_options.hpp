@@ -11,6 +11,7 @@
 
 #include "memstrata/core/bytes.hpp"
 #include "memstrata/frontend/replay/geometry.hpp"
+#include "memstrata/frontend/replay/release_injection.hpp"
 
 namespace memstrata {
 
@@ -70,6 +71,8 @@ struct ReplayOptions {
   std::optional<std::uint64_t>
       corrupt_write;       ///< Flip one bit after this write, counted from 1; real memory only.
   std::uint64_t seed = 1;  ///< Of the pattern.
+  /// What happens to releases; real memory only, and not in a run that is recorded.
+  std::vector<ReleaseInjection> inject;
   std::string
       record_calls;  ///< File to which a real run writes its system calls and fills; empty: none.
 };

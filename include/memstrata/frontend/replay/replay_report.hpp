@@ -6,9 +6,12 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "memstrata/core/bytes.hpp"
+#include "memstrata/core/identity.hpp"
+#include "memstrata/core/release_state.hpp"
 #include "memstrata/frontend/replay/geometry.hpp"
 #include "memstrata/frontend/replay/replay_options.hpp"
 
@@ -103,11 +106,52 @@ struct ReplayVerify {
   friend bool operator==(const ReplayVerify&, const ReplayVerify&) = default;
 };
 
+/// What a replay holds in memory; each of them is one owned allocation.
+enum class ReplayAllocationKind : std::uint8_t {
+  sequence,  ///< The buffer of a sequence's full-attention layers.
+  sliding,   ///< The buffer of its sliding layers.
+  block,     ///< A prompt block that sequences map.
+  pool,      ///< The address range of all pages.
+};
+
+/// The stable name: `sequence`, `sliding`, `block`, `pool`.
+[[nodiscard]] std::string_view to_string(ReplayAllocationKind kind) noexcept;
+
+/// An allocation that was given up and not released: nobody uses it, and its bytes stay charged.
+struct ReplayResidual {
+  std::uint64_t release;  ///< Number of the release, from 1.
+  ReplayAllocationKind kind;
+  std::uint64_t request;  ///< The request that it was made for, from 0; of a pool 0.
+  AllocationReleaseState state;
+  QuarantineReason reason;
+  DeviceAddress address;  ///< Of a block: a number that is no address.
+  Bytes bytes;            ///< Of the allocation: address space, not memory.
+  Bytes retained;         ///< What the binding registry says is not released, of `bytes`.
+  Bytes charged;          ///< What the budget is charged for it.
+};
+
+/// The releases of a run on real memory. All zero in the simulation.
+struct ReplayReleases {
+  std::uint64_t queued = 0;       ///< Given to the queue.
+  std::uint64_t executed = 0;     ///< Allocator called, after the device step that was under way.
+  std::uint64_t released = 0;     ///< Of these: complete.
+  std::uint64_t quarantined = 0;  ///< Of the queued ones: not released.
+  std::uint64_t reconciled =
+      0;  ///< Of the quarantined ones: given back by the kernel later after all.
+  std::uint64_t injected = 0;  ///< Faults of `--inject` that happened.
+  bool device_lost = false;    ///< The run ended early.
+  /// Allocations that were in use when the device was lost, and what they are charged.
+  std::uint64_t live = 0;
+  Bytes live_charged;
+  Bytes residual_charged;                 ///< What everything in quarantine is charged at the end.
+  std::vector<ReplayResidual> residuals;  ///< The first `most_listed` of what is in quarantine.
+};
+
 /// A request that can never fit (R9).
 struct RefusedRequest {
   std::uint64_t request;  ///< Number in the selection, from 0.
   Bytes needed;           ///< The policy's largest need for this request alone.
-  Bytes limit;
+  Bytes limit;            ///< Less what is in quarantine.
 
   friend bool operator==(const RefusedRequest&, const RefusedRequest&) = default;
 };
@@ -154,11 +198,13 @@ struct PolicyResult {
   ReplayPrefix prefix;
   ReplayOps op_ns;
   ReplayVerify verify;
+  ReplayReleases releases;
   /// Broken promises: committed above the limit, books and memory that disagree, a kernel sample that is off by
   /// more than 2 % and 8 MiB, bytes that are held at the end. 0 in a sound run.
   std::uint64_t violations = 0;
   std::vector<std::string> violation_texts;  ///< The first `most_listed`, one sentence each.
-  Bytes final_leased;  ///< What the budget is charged after everything was released.
+  /// What the budget is charged after everything was released; after the loss of a device, at the loss.
+  Bytes final_leased;
   std::vector<RefusedRequest> refusals;  ///< The first `most_listed`.
   TimeSeries series;
   std::chrono::nanoseconds end{0};   ///< Simulated time of the last event.
