@@ -77,7 +77,7 @@ std::string_view QuarantineReason::phrase() const noexcept {
     case Kind::owner_dropped:
       return "the owner was destroyed without a release";
     case Kind::enqueue_rejected:
-      switch (rejection_.value_or(DeferredEnqueueRejection::refused)) {
+      switch (rejection().value_or(DeferredEnqueueRejection::refused)) {
         case DeferredEnqueueRejection::closed:
           return "the deferred release queue rejected it (closed)";
         case DeferredEnqueueRejection::full:

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <bit>
 #include <chrono>
 #include <cstddef>
 #include <memory>
@@ -12,9 +11,7 @@
 #include <optional>
 #include <thread>
 #include <utility>
-#include <vector>
 
-#include "governance/release_ring.hpp"
 #include "memstrata/contract/context_pin.hpp"
 #include "memstrata/contract/fence.hpp"
 #include "memstrata/core/check.hpp"
@@ -30,9 +27,6 @@ namespace memstrata {
 namespace {
 
 using Rejection = DeferredEnqueueRejection;
-
-/// Room of a queue at first; it doubles as needed.
-constexpr std::size_t first_room = 64;
 
 /// Why a queue in `state` takes nothing, if so.
 std::optional<Rejection> refusal(ReleaseQueueState state) noexcept {
@@ -59,9 +53,11 @@ void keep_for_ever(FenceSet& fences) noexcept {
 }  // namespace
 
 FencedReleaseQueue::Core::Core(FencedReleaseQueueOptions options) : options_(std::move(options)) {
-  const std::size_t room = std::min(options_.capacity.value_or(first_room), first_room);
-  std::vector<std::optional<Entry>> slots(std::bit_ceil(room));
-  ring_.move_into(slots);
+  auto segment = Entries::make_segment();
+  if (segment == nullptr) {
+    throw std::bad_alloc();
+  }
+  entries_.add(std::move(segment));
 }
 
 std::size_t FencedReleaseQueue::Core::pending() const noexcept {
@@ -131,16 +127,15 @@ std::optional<Rejection> FencedReleaseQueue::Core::enqueue(PreparedAllocationRel
         ++counters_.rejected;
         return refused;
       }
-      if (has_room()) {
-        Entry entry{.pin = {}, .fences = std::move(fences), .request = std::move(request)};
+      if (entries_.has_room()) {
         if (keep) {
-          request = std::move(entry.request);  // the marks alone stay here
-          ring_.push_back(std::move(entry));
+          PreparedAllocationRelease stays = std::move(request);
+          entries_.push(nullptr, std::move(fences), std::move(request));  // the marks alone
+          request = std::move(stays);
           ++counters_.rejected;
           return refused;
         }
-        entry.pin = std::move(pin);
-        ring_.push_back(std::move(entry));
+        entries_.push(std::move(pin), std::move(fences), std::move(request));
         ++counters_.accepted;
         idle_told_ = false;
         if (pending_++ == 0) {
@@ -159,22 +154,15 @@ std::optional<Rejection> FencedReleaseQueue::Core::enqueue(PreparedAllocationRel
   }
 }
 
-// A wider array is made without the mutex and taken if it is still needed.
+// A segment is made without the mutex and taken if it is still needed.
 bool FencedReleaseQueue::Core::make_room() {
-  std::size_t room = 0;
-  {
-    const MutexLock lock(mutex_);
-    room = std::max(first_room, 2 * ring_.capacity());
-  }
-  std::vector<std::optional<Entry>> slots;
-  try {
-    slots.resize(room);
-  } catch (const std::bad_alloc&) {
+  auto segment = Entries::make_segment();
+  if (segment == nullptr) {
     return false;
   }
   const MutexLock lock(mutex_);
-  if (ring_.capacity() < room) {
-    ring_.move_into(slots);
+  if (!entries_.has_room()) {
+    entries_.add(std::move(segment));
   }
   return true;
 }
@@ -249,13 +237,13 @@ void FencedReleaseQueue::Core::close_after_drain() noexcept {
 // Pending releases end as abandoned, here or with the core of a run that goes on; a worker that finishes the work
 // keeps them.
 void FencedReleaseQueue::Core::orphan() noexcept {
-  detail::Ring<Entry> left;
+  Entries left;
   const MutexLock lock(mutex_);
   orphaned_ = true;
   if (!(finish_ && has_worker()) && !lost()) {
     abandoned_.store(true, std::memory_order_release);
     if (!runner_) {
-      std::swap(left, ring_);
+      left.swap(entries_);
     }
   }
   changed_.notify_all();

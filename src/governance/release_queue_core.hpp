@@ -11,7 +11,7 @@
 #include <optional>
 #include <thread>
 
-#include "governance/release_ring.hpp"
+#include "governance/segmented_queue.hpp"
 #include "memstrata/contract/context_pin.hpp"
 #include "memstrata/contract/fence.hpp"
 #include "memstrata/core/error/binding_error.hpp"
@@ -68,11 +68,14 @@ class FencedReleaseQueue::Core {
     PreparedAllocationRelease request;  ///< Empty once it is settled.
   };
 
-  /// What the runner has in hand, in the order of the queue.
+  using Entries = detail::SegmentedQueue<Entry, batch_size>;
+
+  /// What the runner has in hand: entries at the front of the queue, which stay there until they are done.
   struct Hand {
-    std::array<std::optional<Entry>, batch_size> entries;
+    std::array<Entry*, batch_size> entries{};
     std::size_t size = 0;
-    std::size_t done = 0;
+    std::size_t done = 0;       ///< Settled.
+    std::size_t destroyed = 0;  ///< Of these: without marks that a lost device makes us keep.
     ReleaseQueueCounters counts;
   };
 
@@ -84,16 +87,12 @@ class FencedReleaseQueue::Core {
   [[nodiscard]] bool guard(std::unique_ptr<ProviderContextPin>& pin, FenceSet& fences) noexcept;
   [[nodiscard]] bool make_room() MEMSTRATA_EXCLUDES(mutex_);
 
-  [[nodiscard]] bool has_room() const MEMSTRATA_REQUIRES(mutex_) {
-    return ring_.size() + in_hand_ < ring_.capacity();
-  }
-
   [[nodiscard]] bool begin_run() MEMSTRATA_EXCLUDES(mutex_);
   void take() MEMSTRATA_EXCLUDES(mutex_);
   void run() MEMSTRATA_EXCLUDES(mutex_);
   void execute(Entry& entry, ReleaseBatch& batch);
   void learn_of_loss() MEMSTRATA_EXCLUDES(mutex_);
-  std::size_t put_back() MEMSTRATA_EXCLUDES(mutex_);
+  std::size_t put_down() MEMSTRATA_EXCLUDES(mutex_);
   std::size_t settle_lost() noexcept MEMSTRATA_EXCLUDES(mutex_);
   void end_run() MEMSTRATA_EXCLUDES(mutex_);
 
@@ -118,13 +117,12 @@ class FencedReleaseQueue::Core {
   std::atomic<ReleaseQueueState> state_{ReleaseQueueState::open};
   std::atomic<bool> abandoned_{false};  // the handle is gone, and nobody finishes the work
   Hand hand_;                           // the runner's alone
-  detail::Ring<Entry> kept_;  // the runner's alone: what was pending at the loss, for its marks
+  Entries kept_;  // the runner's alone: what was pending at the loss, for its marks
 
   mutable Mutex mutex_;
   std::condition_variable_any changed_;
-  detail::Ring<Entry> ring_ MEMSTRATA_GUARDED_BY(mutex_);
-  std::size_t in_hand_ MEMSTRATA_GUARDED_BY(mutex_) = 0;
-  std::size_t pending_ MEMSTRATA_GUARDED_BY(mutex_) = 0;  // in the ring, in hand, and being settled
+  Entries entries_ MEMSTRATA_GUARDED_BY(mutex_);          // values in hand are the runner's
+  std::size_t pending_ MEMSTRATA_GUARDED_BY(mutex_) = 0;  // not settled
   std::size_t waiters_ MEMSTRATA_GUARDED_BY(mutex_) = 0;
   std::optional<std::thread::id> runner_ MEMSTRATA_GUARDED_BY(mutex_);
   bool loss_settled_ MEMSTRATA_GUARDED_BY(mutex_) = false;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the runner of a release queue does: it executes releases, or settles them after the loss of the device.
 #include <cstddef>
-#include <optional>
+#include <memory>
 #include <thread>
 #include <utility>
 
@@ -27,7 +27,7 @@ bool allocator_was_called(const ReleaseOutcome& outcome) noexcept {
 
 bool FencedReleaseQueue::Core::begin_run() {
   const MutexLock lock(mutex_);
-  if (runner_ || stopped() || ring_.empty()) {
+  if (runner_ || stopped() || entries_.empty()) {
     return false;
   }
   runner_ = std::this_thread::get_id();
@@ -37,12 +37,10 @@ bool FencedReleaseQueue::Core::begin_run() {
 void FencedReleaseQueue::Core::take() {
   hand_.size = 0;
   hand_.done = 0;
+  hand_.destroyed = 0;
   hand_.counts = {};
   const MutexLock lock(mutex_);
-  while (hand_.size < batch_size && !ring_.empty()) {
-    ring_.pop_front(hand_.entries[hand_.size++]);
-  }
-  in_hand_ = hand_.size;
+  entries_.for_each([this](Entry& entry) { hand_.entries[hand_.size++] = &entry; }, batch_size);
 }
 
 // In order, up to the first one whose fences are pending.
@@ -68,12 +66,11 @@ void FencedReleaseQueue::Core::run() {
   }
   // The books first, then the claims: no claim means that ownership is settled.
   batch.settle();
-  for (std::size_t i = 0; i < hand_.done; ++i) {
-    if (lost()) {
-      hand_.entries[i]->pin.reset();  // the marks stay with those of a lost device
-    } else {
-      hand_.entries[i].reset();
-    }
+  for (; hand_.destroyed < hand_.done && !lost(); ++hand_.destroyed) {
+    std::destroy_at(hand_.entries[hand_.destroyed]);
+  }
+  for (std::size_t i = hand_.destroyed; i < hand_.done; ++i) {
+    hand_.entries[i]->pin.reset();  // the marks stay with those of a lost device
   }
 }
 
@@ -88,17 +85,10 @@ void FencedReleaseQueue::Core::learn_of_loss() {
   apply(ReleaseQueueEvent::lose_device);
 }
 
-// What is not done returns to the front; after a loss the marks of what is done as well.
-std::size_t FencedReleaseQueue::Core::put_back() {
+// What is not done stays in front; after a loss the marks of what is done as well.
+std::size_t FencedReleaseQueue::Core::put_down() {
   const MutexLock lock(mutex_);
-  for (std::size_t i = hand_.size; i > 0; --i) {
-    std::optional<Entry>& entry = hand_.entries[i - 1];
-    if (entry) {
-      ring_.push_front(std::move(*entry));
-      entry.reset();
-    }
-  }
-  in_hand_ = 0;
+  entries_.drop_destroyed(hand_.destroyed);
   pending_ -= hand_.done;
   counters_.executed += hand_.counts.executed;
   counters_.released += hand_.counts.released;
@@ -120,7 +110,7 @@ std::size_t FencedReleaseQueue::Core::poll() {
       take();
       run();
       more = hand_.size == batch_size && hand_.done == batch_size && !stopped();
-      settled += put_back();
+      settled += put_down();
     }
     if (lost()) {
       settled += settle_lost();  // a fence said so, or a callback of ours
@@ -156,7 +146,7 @@ std::size_t FencedReleaseQueue::Core::settle_lost() noexcept {
     if (std::exchange(loss_settled_, true)) {
       return 0;
     }
-    std::swap(kept_, ring_);
+    kept_.swap(entries_);
   }
   std::size_t settled = 0;
   kept_.for_each([&settled](Entry& entry) {

@@ -120,14 +120,16 @@ class QuarantineReason {
   [[nodiscard]] static constexpr QuarantineReason enqueue_rejected(
       DeferredEnqueueRejection why) noexcept {
     QuarantineReason reason(Kind::enqueue_rejected);
-    reason.rejection_ = why;
+    reason.rejection_ = static_cast<std::uint8_t>(why);
     return reason;
   }
 
   [[nodiscard]] constexpr Kind kind() const noexcept { return kind_; }
 
   [[nodiscard]] constexpr std::optional<DeferredEnqueueRejection> rejection() const noexcept {
-    return rejection_;
+    return rejection_ != no_rejection
+               ? std::optional(static_cast<DeferredEnqueueRejection>(rejection_))
+               : std::nullopt;
   }
 
   [[nodiscard]] friend constexpr bool operator==(QuarantineReason,
@@ -143,8 +145,10 @@ class QuarantineReason {
   [[nodiscard]] std::string_view phrase() const noexcept;
 
  private:
+  static constexpr std::uint8_t no_rejection = 0xFF;
+
   Kind kind_;
-  std::optional<DeferredEnqueueRejection> rejection_;
+  std::uint8_t rejection_ = no_rejection;  // an optional would take two bytes of every record
 };
 
 }  // namespace memstrata

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Into quarantine, what is in it, and out again.
 #include <algorithm>
+#include <array>
 #include <atomic>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -187,34 +189,37 @@ QuarantinedAllocations MechanismRecord::quarantined() const {
                               parts_.context->identity(),
                               parts_.authority->identity);
   auto& entries = list.entries_;
-  entries.reserve(quarantined_count() + RecordTable::block_records);
+  entries.resize(quarantined_count() + RecordTable::block_records);
+  std::size_t size = 0;
   for (std::uint32_t first = 0; first < table_.carved(); first += RecordTable::block_records) {
-    if (const std::size_t room = entries.size() + RecordTable::block_records;
-        room > entries.capacity()) {
-      entries.reserve(std::max(room, 2 * entries.capacity()));
+    if (entries.size() - size < RecordTable::block_records) {
+      entries.resize(2 * entries.size());
     }
+    auto* next_entry = entries.data() + size;
     const MutexLock lock(mutex_);
     if (gate_.lifecycle() == MechanismLifecycle::terminated) {
-      entries.clear();
+      size = 0;
       break;
     }
     std::uint32_t left = table_.quarantined_in_block(first);
-    for (auto record = table_.block(first).begin(); left != 0; ++record) {
+    size += left;
+    for (const AllocationRecord* record = table_.block(first).data(); left != 0; ++record) {
       const State state = record->state().state;
       if (is_quarantine(state)) {
-        entries.push_back({.generation = record->generation,
-                           .binding = record->binding,
-                           .address = record->address,
-                           .bytes = record->bytes,
-                           .retained = record->retained,
-                           .place = record->place,
-                           .alignment_log2 = record->alignment_log2,
-                           .state = state,
-                           .reason = record->reason});
+        *next_entry++ = {.generation = record->generation,
+                         .binding = record->binding,
+                         .address = record->address.value(),
+                         .bytes = record->bytes.value,
+                         .retained = record->retained.value,
+                         .place = record->place,
+                         .alignment_log2 = record->alignment_log2,
+                         .state = state,
+                         .reason = std::bit_cast<decltype(next_entry->reason)>(record->reason)};
         --left;
       }
     }
   }
+  entries.resize(size);
   return list;
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "memstrata/governance/binding/mechanism_snapshot.hpp"
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 
@@ -22,12 +23,12 @@ QuarantinedAllocation QuarantinedAllocations::operator[](std::size_t index) cons
                                    .authority = authority_},
                        .generation = identities.restore<AllocationGeneration>(entry.generation),
                        .place = entry.place},
-          .address = entry.address,
-          .bytes = entry.bytes,
+          .address = DeviceAddress(entry.address),
+          .bytes = Bytes{entry.bytes},
           .alignment = Bytes{std::uint64_t{1} << entry.alignment_log2},
           .state = entry.state,
-          .reason = entry.reason,
-          .retained_bytes = entry.retained};
+          .reason = std::bit_cast<QuarantineReason>(entry.reason),
+          .retained_bytes = Bytes{entry.retained}};
 }
 
 }  // namespace memstrata

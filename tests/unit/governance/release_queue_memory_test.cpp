@@ -54,23 +54,23 @@ using test::QueueRig;
 // G-179
 TEST(FencedReleaseQueueEnqueue, WithoutMemoryToGrowLeavesTheRequestWithTheCaller) {
   const QueueRig rig;
-  rig.put(64);
+  rig.put(192);  // three segments are full
   PreparedAllocationRelease request = rig.prepare();
   const AllocationIdentity identity = request.identity();
 
-  refused_size = 12288;  // the wider array, and nothing else here
+  refused_size = 6144;  // a further segment, and nothing else here
   const auto refused = rig.queue->enqueue(std::move(request));
   refused_size = no_limit;
 
   ASSERT_EQ(refused, DeferredEnqueueRejection::refused);
   ASSERT_EQ(request.identity(), identity);  // NOLINT(bugprone-use-after-move): it stays
-  EXPECT_EQ(rig.queue->pending(), 64U);
+  EXPECT_EQ(rig.queue->pending(), 192U);
   EXPECT_EQ(rig.queue->counters().rejected, 1U);
-  EXPECT_EQ(rig.log->pins, 64U);
+  EXPECT_EQ(rig.log->pins, 192U);
   EXPECT_EQ(rig.log->ended, 2U);
   ASSERT_EQ(rig.queue->enqueue(std::move(request)), std::nullopt);
   rig.fences->set_all(FenceState::completed);
-  EXPECT_EQ(rig.queue->poll(), 65U);
+  EXPECT_EQ(rig.queue->poll(), 193U);
   expect_quiescent(rig.binding.snapshot());
 }
 

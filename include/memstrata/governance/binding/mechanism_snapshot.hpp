@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
 #include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
+#include <memory>
+#include <new>
+#include <type_traits>
 #include <vector>
 
 #include "memstrata/contract/release.hpp"
@@ -96,17 +100,35 @@ class QuarantinedAllocations {
  private:
   friend class detail::MechanismRecord;
 
-  // What differs between the records of one mechanism; a full record is three times as large.
+  // What differs between the records of one mechanism, as plain numbers: a full record is four times as large, and
+  // room for a hundred thousand need not be cleared before it is filled.
   struct Entry {
     std::uint64_t generation;
     std::uint64_t binding;
-    DeviceAddress address;
-    Bytes bytes;
-    Bytes retained;
+    std::uint64_t address;
+    std::uint64_t bytes;
+    std::uint64_t retained;
     std::uint32_t place;
     std::uint8_t alignment_log2;
     AllocationReleaseState state;
-    QuarantineReason reason;
+    std::array<std::byte, sizeof(QuarantineReason)> reason;
+  };
+
+  static_assert(std::is_trivially_default_constructible_v<Entry>);
+
+  /// Room for the list grows without being cleared.
+  template <class T>
+  struct UnclearedAllocator : std::allocator<T> {
+    template <class U>
+    struct rebind {  // NOLINT(readability-identifier-naming): the standard library's name
+      using other = UnclearedAllocator<U>;  // NOLINT(readability-identifier-naming): likewise
+    };
+
+    void construct(T* place) noexcept { ::new (static_cast<void*>(place)) T; }
+
+    void construct(T* place, const T& value) noexcept {
+      ::new (static_cast<void*>(place)) T(value);
+    }
   };
 
   QuarantinedAllocations(std::uint64_t registry,
@@ -125,7 +147,7 @@ class QuarantinedAllocations {
   MechanismIdentity mechanism_;
   ProviderContextIdentity context_;
   AuthorityIdentity authority_;
-  std::vector<Entry> entries_;
+  std::vector<Entry, UnclearedAllocator<Entry>> entries_;
 };
 
 }  // namespace memstrata
