@@ -57,8 +57,7 @@ void FencedReleaseQueue::Core::run() {
       break;
     }
     if (fences == FenceState::failed) {
-      static_cast<void>(
-          entry.request.quarantine(QuarantineReason(QuarantineReason::Kind::fence_failed)));
+      static_cast<void>(entry.request.quarantine(UnexecutedReason::fence_failed()));
       ++hand_.counts.quarantined;
     } else {
       execute(entry, batch);

@@ -151,4 +151,42 @@ class QuarantineReason {
   std::uint8_t rejection_ = no_rejection;  // an optional would take two bytes of every record
 };
 
+/// Why a prepared release ends without a call of its allocator, as whoever holds it may say: the other reasons are
+/// what an allocator answered, or what only an owner can do.
+class UnexecutedReason {
+ public:
+  [[nodiscard]] static constexpr UnexecutedReason abandoned() noexcept {
+    return UnexecutedReason(QuarantineReason(QuarantineReason::Kind::abandoned_request));
+  }
+
+  [[nodiscard]] static constexpr UnexecutedReason fence_failed() noexcept {
+    return UnexecutedReason(QuarantineReason(QuarantineReason::Kind::fence_failed));
+  }
+
+  [[nodiscard]] static constexpr UnexecutedReason enqueue_rejected(
+      DeferredEnqueueRejection why) noexcept {
+    return UnexecutedReason(QuarantineReason::enqueue_rejected(why));
+  }
+
+  [[nodiscard]] constexpr QuarantineReason reason() const noexcept { return reason_; }
+
+  /// What happens to the release. A queue that rejects it because of a lost device knows of a loss that the registry
+  /// may not have heard of yet: no call may follow.
+  [[nodiscard]] constexpr AllocationReleaseEvent event() const noexcept {
+    if (const auto rejection = reason_.rejection()) {
+      return rejection == DeferredEnqueueRejection::device_lost
+                 ? AllocationReleaseEvent::lose_device
+                 : AllocationReleaseEvent::reject;
+    }
+    return reason_.kind() == QuarantineReason::Kind::fence_failed
+               ? AllocationReleaseEvent::fail_fence
+               : AllocationReleaseEvent::abandon;
+  }
+
+ private:
+  explicit constexpr UnexecutedReason(QuarantineReason reason) noexcept : reason_(reason) {}
+
+  QuarantineReason reason_;
+};
+
 }  // namespace memstrata

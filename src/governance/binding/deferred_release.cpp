@@ -47,8 +47,7 @@ PreparedAllocationRelease& PreparedAllocationRelease::operator=(
 
 void PreparedAllocationRelease::abandon() noexcept {
   if (record_ != nullptr) {
-    static_cast<void>(settle_unexecuted(
-        Event::abandon, QuarantineReason(QuarantineReason::Kind::abandoned_request)));
+    static_cast<void>(quarantine(UnexecutedReason::abandoned()));
   }
 }
 
@@ -119,26 +118,8 @@ ReleaseOutcome PreparedAllocationRelease::settle_unexecuted(Event event,
   return outcome;
 }
 
-ReleaseOutcome PreparedAllocationRelease::quarantine(QuarantineReason reason) noexcept {
-  switch (reason.kind()) {
-    case QuarantineReason::Kind::fence_failed:
-      return settle_unexecuted(Event::fail_fence, reason);
-    case QuarantineReason::Kind::enqueue_rejected:
-      // The queue knows of a loss that the registry has not heard of yet: no call may follow.
-      return settle_unexecuted(
-          reason.rejection() == Rejection::device_lost ? Event::lose_device : Event::reject,
-          reason);
-    case QuarantineReason::Kind::device_lost:
-      return settle_unexecuted(Event::lose_device, reason);
-    case QuarantineReason::Kind::abandoned_request:
-    case QuarantineReason::Kind::owner_dropped:
-    case QuarantineReason::Kind::mechanism_terminated:
-    case QuarantineReason::Kind::partial_release:
-    case QuarantineReason::Kind::allocator_refused:
-    case QuarantineReason::Kind::release_aborted:
-      return settle_unexecuted(Event::abandon, reason);
-  }
-  std::unreachable();
+ReleaseOutcome PreparedAllocationRelease::quarantine(UnexecutedReason reason) noexcept {
+  return settle_unexecuted(reason.event(), reason.reason());
 }
 
 ReleaseOutcome PreparedAllocationRelease::quarantine_device_lost() noexcept {
@@ -159,7 +140,7 @@ DeferredReleaseDisposition enqueue_or_quarantine(PreparedAllocationRelease& requ
     return DeferredReleaseDisposition::quarantined(identity, why, std::nullopt);
   }
   return DeferredReleaseDisposition::quarantined(
-      identity, why, request.quarantine(QuarantineReason::enqueue_rejected(why)));
+      identity, why, request.quarantine(UnexecutedReason::enqueue_rejected(why)));
 }
 
 }  // namespace memstrata

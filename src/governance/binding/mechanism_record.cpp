@@ -137,6 +137,7 @@ Result<AllocationRecord*, BindingError> MechanismRecord::open(std::uint64_t bind
             "there is no memory for the record of the allocation; the allocator was not called"})));
   }
   if (record == nullptr) [[unlikely]] {
+    static_assert(RecordTable::capacity == 16'776'960);
     return fail(BindingError(MemoryError(AllocationFailed{
         .tier = tier,
         .requested = bytes,

@@ -116,20 +116,22 @@ Result<OwnedView, BindingError> OwningAllocation::view(Bytes offset, Bytes size)
   return OwnedView(*mechanism_, *record_, record_->generation, range);
 }
 
-Result<PreparedAllocationRelease, BindingError> OwningAllocation::prepare_release() {
+inline Result<void, BindingError> OwningAllocation::begin_release() {
   verify_owns();
   if (!mechanism_->try_prepare(*record_)) [[unlikely]] {
-    MEMSTRATA_TRY_VOID(mechanism_->prepare(*record_));
+    return mechanism_->prepare(*record_);
   }
+  return {};
+}
+
+Result<PreparedAllocationRelease, BindingError> OwningAllocation::prepare_release() {
+  MEMSTRATA_TRY_VOID(begin_release());
   return PreparedAllocationRelease(*std::exchange(mechanism_, nullptr),
                                    *std::exchange(record_, nullptr));
 }
 
 Result<ReleaseOutcome, BindingError> OwningAllocation::release_now() {
-  verify_owns();
-  if (!mechanism_->try_prepare(*record_)) [[unlikely]] {
-    MEMSTRATA_TRY_VOID(mechanism_->prepare(*record_));
-  }
+  MEMSTRATA_TRY_VOID(begin_release());
   detail::MechanismRecord& mechanism = *std::exchange(mechanism_, nullptr);
   Result<ReleaseOutcome, BindingError> outcome =
       mechanism.release(*std::exchange(record_, nullptr));

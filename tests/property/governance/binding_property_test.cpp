@@ -563,7 +563,7 @@ class BindingWalk {
       }
       case 1:
         model_.settle(number, State::quarantined, QuarantineReason(Kind::fence_failed), bytes);
-        expect_outcome(request.value.quarantine(QuarantineReason(Kind::fence_failed)), number);
+        expect_outcome(request.value.quarantine(UnexecutedReason::fence_failed()), number);
         return;
       case 2:
         model_.settle(number, State::device_lost, QuarantineReason(Kind::device_lost), bytes);

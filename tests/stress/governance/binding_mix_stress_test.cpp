@@ -48,7 +48,7 @@ void wander(const BindingRig& rig, HoldingQueue& queue, OwningAllocation owner, 
   for (int round = 0; round < times; ++round) {
     PreparedAllocationRelease request = must(rig.registry.reclaim(identity));
     if (round % 3 == 1) {
-      request.quarantine(QuarantineReason(QuarantineReason::Kind::fence_failed));
+      request.quarantine(UnexecutedReason::fence_failed());
     } else if (round % 3 == 2) {
       EXPECT_FALSE(queue.enqueue(std::move(request)).has_value());
       EXPECT_TRUE(queue.take().has_value());  // and abandoned

@@ -65,9 +65,8 @@ class PreparedAllocationRelease {
   /// comes of it, this is empty afterwards; what was not released is in quarantine. No allocation of memory.
   ReleaseOutcome execute() noexcept;
 
-  /// Settles it without a call of the allocator. `reason` says why; `abandoned_request` and `fence_failed` are
-  /// those that a caller may give.
-  ReleaseOutcome quarantine(QuarantineReason reason) noexcept;
+  /// Settles it without a call of the allocator.
+  ReleaseOutcome quarantine(UnexecutedReason reason) noexcept;
 
   /// The same for a queue that learns of the loss of a device before the registry does.
   ReleaseOutcome quarantine_device_lost() noexcept;

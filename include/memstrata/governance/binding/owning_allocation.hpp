@@ -150,6 +150,8 @@ class OwningAllocation {
       : mechanism_(&mechanism), record_(&record) {}
 
   void verify_owns() const noexcept;
+  /// The release begins: the record is queued and this still refers to it.
+  [[nodiscard]] Result<void, BindingError> begin_release();
   void drop() noexcept;
 
   detail::MechanismRecord* mechanism_;

@@ -129,7 +129,7 @@ TEST(PreparedReleaseQuarantine, SettlesWithoutACallAndKeepsAllBytes) {
   PreparedAllocationRelease request = prepare(rig);
   const AllocationSpan span = request.span();
 
-  const ReleaseOutcome outcome = request.quarantine(QuarantineReason(Kind::fence_failed));
+  const ReleaseOutcome outcome = request.quarantine(UnexecutedReason::fence_failed());
 
   EXPECT_TRUE(request.empty());
   EXPECT_EQ(outcome.state(), State::quarantined);
@@ -404,7 +404,7 @@ TEST(PreparedReleaseDeathTest, ASecondSettlementStopsTheProgram) {
   static_cast<void>(settled.execute());
 
   EXPECT_DEATH(settled.execute(), "a prepared release was executed after it was settled");
-  EXPECT_DEATH(settled.quarantine(QuarantineReason(Kind::fence_failed)),
+  EXPECT_DEATH(settled.quarantine(UnexecutedReason::fence_failed()),
                "a prepared release was settled twice");
   EXPECT_DEATH(settled.quarantine_device_lost(), "a prepared release was settled twice");
 }

@@ -64,8 +64,8 @@ void answer(const BindingRig& rig, OwningAllocation owner, ReleaseAnswer answer)
   static_cast<void>(must(owner.release_now()));
 }
 
-void settle(OwningAllocation owner, Kind kind) {
-  static_cast<void>(must(owner.prepare_release()).quarantine(QuarantineReason(kind)));
+void settle(OwningAllocation owner, UnexecutedReason reason) {
+  static_cast<void>(must(owner.prepare_release()).quarantine(reason));
 }
 
 const std::array ways{
@@ -109,7 +109,7 @@ const std::array ways{
         true},
     Way{"fence failed",
         [](const BindingRig&, OwningAllocation owner) {
-          settle(std::move(owner), Kind::fence_failed);
+          settle(std::move(owner), UnexecutedReason::fence_failed());
         },
         State::quarantined,
         QuarantineReason(Kind::fence_failed),
@@ -129,14 +129,6 @@ const std::array ways{
         },
         State::device_lost,
         QuarantineReason(Kind::device_lost),
-        4096_B,
-        false},
-    Way{"mechanism terminated",
-        [](const BindingRig&, OwningAllocation owner) {
-          settle(std::move(owner), Kind::mechanism_terminated);
-        },
-        State::quarantined,
-        QuarantineReason(Kind::mechanism_terminated),
         4096_B,
         false},
     Way{"stopped midway",
