@@ -75,6 +75,50 @@ TEST(CommitMapFirst, FindsAcrossLeavesThatDoNotExist) {
   EXPECT_FALSE(map.first_clear(granules(far, 3)).has_value());
 }
 
+// The bitmap grows in pieces of 512 words of 64 granules.
+TEST(CommitMapPrepare, OneRangeMayFillManyPiecesOfTheBitmap) {
+  constexpr std::uint64_t piece = 512ULL * 64;
+  const ByteRange three = granules(piece - 1, piece * 2 + 2);
+  CommitMap map(granule);
+
+  set(map, three);
+
+  EXPECT_EQ(map.total(), three.size);
+  EXPECT_EQ(map.runs(), 1U);
+  EXPECT_EQ(map.set_runs(granules(0, piece * 5)), std::vector<ByteRange>{three});
+  EXPECT_EQ(map.count(granules(piece, piece)), granule * piece);
+  EXPECT_EQ(map.count(granules(0, piece * 5)), three.size);
+  EXPECT_TRUE(map.validate());
+  map.remove(three);
+  EXPECT_EQ(map.total(), Bytes{});
+  EXPECT_TRUE(map.validate());
+}
+
+TEST(CommitMapPrepare, ARangeThatEndsWithItsPieceTouchesNoOther) {
+  constexpr std::uint64_t piece = 512ULL * 64;
+  CommitMap map(granule);
+  set(map, granules(piece * 2, 1));  // so that the piece between is known to be missing
+
+  set(map, granules(piece - 4, 4));
+  EXPECT_EQ(map.set_runs(granules(0, piece * 3)),
+            (std::vector<ByteRange>{granules(piece - 4, 4), granules(piece * 2, 1)}));
+  EXPECT_EQ(map.runs_after_remove(granules(piece - 4, 4)), 1U);
+  map.remove(granules(piece - 4, 4));
+
+  EXPECT_EQ(map.total(), granule);
+  EXPECT_TRUE(map.validate());
+}
+
+TEST(CommitMapPrepare, PreparingAgainKeepsWhatIsSet) {
+  CommitMap map(granule);
+  set(map, granules(5, 3));
+
+  map.prepare(granules(0, 1ULL << 17U));
+
+  EXPECT_EQ(map.set_runs(granules(0, 1ULL << 17U)), std::vector<ByteRange>{granules(5, 3)});
+  EXPECT_TRUE(map.validate());
+}
+
 TEST(CommitMapInsert, AnEmptyRangeChangesNothing) {
   CommitMap map(granule);
   set(map, granules(3, 0));
@@ -86,6 +130,30 @@ TEST(CommitMapInsert, AnEmptyRangeChangesNothing) {
   EXPECT_TRUE(map.validate());
 }
 
+TEST(CommitMapGranule, NeedNotBeAPowerOfTwo) {
+  for (const Bytes unit : {12_KiB, 1_B, 3_B}) {
+    SCOPED_TRACE(unit.value);
+    const auto units = [unit](std::uint64_t first, std::uint64_t count) {
+      return ByteRange{.offset = unit * first, .size = unit * count};
+    };
+    CommitMap map(unit);
+
+    set(map, units(3, 70));
+    set(map, units(100, 2));
+    map.remove(units(10, 60));
+
+    EXPECT_EQ(map.granule(), unit);
+    EXPECT_EQ(map.total(), unit * 12);
+    EXPECT_EQ(map.count(units(9, 92)), unit * 5);
+    EXPECT_EQ(map.first_set(units(10, 200)), unit * 70);
+    EXPECT_EQ(map.first_clear(units(3, 200)), unit * 10);
+    EXPECT_EQ(map.set_runs(units(0, 200)),
+              (std::vector<ByteRange>{units(3, 7), units(70, 3), units(100, 2)}));
+    EXPECT_TRUE(map.is_plain_extension(units(73, 5)));
+    EXPECT_TRUE(map.validate());
+  }
+}
+
 TEST(CommitMapInsertDeathTest, SettingWhatIsSetStopsTheProgram) {
   CommitMap map(granule);
   set(map, granules(4, 4));
@@ -93,6 +161,7 @@ TEST(CommitMapInsertDeathTest, SettingWhatIsSetStopsTheProgram) {
   EXPECT_DEATH(map.insert(granules(7, 2)), "set already");
   EXPECT_DEATH(map.remove(granules(7, 2)), "not set");
   EXPECT_DEATH(map.insert(granules(1ULL << 30, 1)), "not prepared");
+  EXPECT_DEATH(map.insert(granules(512ULL * 64, 1)), "not prepared");  // the next piece
 }
 
 TEST(CommitMapIsPlainExtension, OnlyWhatLengthensARunInsideOneWord) {
@@ -105,11 +174,23 @@ TEST(CommitMapIsPlainExtension, OnlyWhatLengthensARunInsideOneWord) {
   EXPECT_TRUE(map.is_plain_extension(granules(5, 14)));
   EXPECT_FALSE(map.is_plain_extension(granules(5, 15)));  // would join the next run
   EXPECT_FALSE(map.is_plain_extension(granules(4, 2)));   // overlaps
-  EXPECT_FALSE(map.is_plain_extension(granules(7, 1)));   // begins a run
+  EXPECT_FALSE(map.is_plain_extension(granules(6, 1)));   // begins a run
+  EXPECT_FALSE(map.is_plain_extension(granules(7, 1)));
   EXPECT_FALSE(map.is_plain_extension(granules(0, 1)));
   EXPECT_FALSE(map.is_plain_extension(granules(64, 1)));  // the run ends in the word before
   EXPECT_FALSE(map.is_plain_extension(granules(21, 0)));
   EXPECT_FALSE(map.is_plain_extension(granules(21, 43)));
+}
+
+TEST(CommitMapIsPlainExtension, UpToTheEndOfAWordItMayJoinWhatFollows) {
+  CommitMap map(granule);
+  set(map, granules(3, 2));
+  set(map, granules(64, 1));
+
+  EXPECT_FALSE(map.is_plain_extension(granules(5, 59)));
+  EXPECT_EQ(map.runs_after_insert(granules(5, 59)), 1U);
+  EXPECT_TRUE(map.is_plain_extension(granules(5, 58)));
+  EXPECT_EQ(map.runs_after_insert(granules(5, 58)), 2U);
 }
 
 struct Model {

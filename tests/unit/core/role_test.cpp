@@ -3,7 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
+#include <cstddef>
 #include <functional>
+#include <set>
 
 namespace memstrata {
 namespace {
@@ -28,6 +31,23 @@ TEST(MemoryRole, EachKindHasItsNameAndOnlyWorkspaceIsScoped) {
   EXPECT_EQ(to_string(MemoryRole::workspace(false)), "workspace");
   EXPECT_EQ(to_string(MemoryRole::workspace(true)), "workspace(step_scoped)");
   EXPECT_FALSE(MemoryRole::kv_cache.is_step_scoped());
+  EXPECT_FALSE(MemoryRole::weights.is_step_scoped());
+  EXPECT_FALSE(MemoryRole::activation.is_step_scoped());
+}
+
+TEST(MemoryRole, NoTwoRolesShareAHash) {
+  const std::array roles{MemoryRole::kv_cache,
+                         MemoryRole::workspace(false),
+                         MemoryRole::workspace(true),
+                         MemoryRole::weights,
+                         MemoryRole::activation};
+  std::set<std::size_t> hashes;
+
+  for (const MemoryRole role : roles) {
+    hashes.insert(std::hash<MemoryRole>{}(role));
+  }
+
+  EXPECT_EQ(hashes.size(), roles.size());
 }
 
 TEST(MemoryRole, KindsAreDifferentRoles) {
