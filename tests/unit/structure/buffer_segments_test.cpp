@@ -175,6 +175,32 @@ TEST(BufferSegmentsMove, LeavesNothingBehind) {
   EXPECT_EQ(second.committed(), Bytes{});
 }
 
+TEST(BufferSegmentsMove, AssignmentBringsEveryTotalAlong) {
+  BufferSegments target;
+  ASSERT_TRUE(target.make_room(1));
+  target.append(100_B, shared);
+  BufferSegments source = four();
+  source.strand_from(12_B);
+
+  target = std::move(source);
+
+  EXPECT_EQ(target.end(), 12_B);
+  EXPECT_EQ(target.committed(), 8_B);
+  EXPECT_EQ(target.shared(), 8_B);
+  EXPECT_EQ(stranded_of(target), (std::vector{segment(12_B, 16_B, owned)}));
+  EXPECT_TRUE(target.validate());
+}
+
+TEST(BufferSegmentsValidate, FindsAnOwnerThatBrokeTheRules) {
+  BufferSegments twice = four();
+  twice.make_private({.offset = 12_B, .size = 4_B});  // private already
+  BufferSegments hollow = four();
+  hollow.append(Bytes{}, shared);
+
+  EXPECT_FALSE(twice.validate());
+  EXPECT_FALSE(hollow.validate());
+}
+
 TEST(BufferSegmentsDeathTest, BrokenRulesStopTheProgram) {
   BufferSegments segments = four();
   segments.strand_from(12_B);

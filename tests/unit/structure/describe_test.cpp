@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -28,6 +29,18 @@ TEST(Describe, ALongListIsCutAndCounted) {
   EXPECT_NE(text.find("at 0x1000"), std::string::npos) << text;
   EXPECT_NE(text.find("[120, 124) and 4 more"), std::string::npos) << text;
   EXPECT_EQ(text.find("[128,"), std::string::npos) << text;
+}
+
+TEST(Describe, AListThatJustFitsIsWhole) {
+  std::vector<ByteRange> runs;
+  for (std::uint64_t i = 0; i < 16; ++i) {
+    runs.push_back({.offset = 8_B * i, .size = 4_B});
+  }
+
+  const std::string text = describe_range(
+      {.base = {}, .size = 160_B, .granule = 4_B, .committed = 64_B, .leased = 64_B}, runs);
+
+  EXPECT_TRUE(text.ends_with("[112, 116), [120, 124)")) << text;
 }
 
 TEST(Describe, NothingCommittedIsSaid) {

@@ -71,9 +71,11 @@ TEST(FragmentationDeathTest, BlocksThatOverlapOrLeaveTheSpaceStopTheProgram) {
   const std::array overlap{ByteRange{.offset = {}, .size = 20_B},
                            ByteRange{.offset = 10_B, .size = 20_B}};
   const std::array beyond{ByteRange{.offset = 90_B, .size = 20_B}};
+  const std::array nothing{ByteRange{.offset = 10_B, .size = {}}};
 
   EXPECT_DEATH(static_cast<void>(measure_fragmentation(100_B, overlap, Bytes{})), "disjoint");
   EXPECT_DEATH(static_cast<void>(measure_fragmentation(100_B, beyond, Bytes{})), "inside");
+  EXPECT_DEATH(static_cast<void>(measure_fragmentation(100_B, nothing, Bytes{})), "sorted");
   EXPECT_DEATH(static_cast<void>(measure_fragmentation(100_B, {}, 1_B)), "more was requested");
 }
 

@@ -131,5 +131,14 @@ TEST(SequencesInABudget, SharingChargesThePrefixOnce) {
   EXPECT_EQ(sequences_with_sharing(20_MiB, 30_MiB, 10_MiB), 0U);
 }
 
+TEST(SequencesInABudget, APrefixThatJustFitsIsKeptByOneSequence) {
+  EXPECT_EQ(sequences_with_sharing(30_MiB, 30_MiB, 10_MiB), 1U);
+  EXPECT_EQ(sequences_with_sharing(40_MiB - 1_B, 30_MiB, 10_MiB), 1U);
+  EXPECT_EQ(sequences_with_sharing(40_MiB, 30_MiB, 10_MiB), 2U);
+  EXPECT_EQ(sequences_with_sharing(30_MiB - 1_B, 30_MiB, 10_MiB), 0U);
+  EXPECT_EQ(sequences_without_sharing(40_MiB - 1_B, 30_MiB, 10_MiB), 0U);
+  EXPECT_EQ(sequences_without_sharing(40_MiB, 30_MiB, 10_MiB), 1U);
+}
+
 }  // namespace
 }  // namespace memstrata

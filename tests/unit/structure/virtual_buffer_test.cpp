@@ -310,6 +310,25 @@ TEST(VirtualBufferMove, AssignmentReturnsTheOldMemoryBeforeTheOldLease) {
   rig.backing->on_destroy({});
 }
 
+TEST(VirtualBufferMove, AssignmentBringsGranuleCapacityAndCommitAheadAlong) {
+  const SimRig fine;
+  const SimRig coarse(256_MiB, {.granule = 64_KiB});
+  auto target = fine.buffer(1_MiB);
+  ASSERT_TRUE(target.grow_to(1_B).has_value());
+
+  target = coarse.buffer(4_MiB, 128_KiB);
+  ASSERT_TRUE(target.grow_to(1_B).has_value());
+
+  EXPECT_EQ(target.granularity(), 64_KiB);
+  EXPECT_EQ(target.capacity(), 4_MiB);
+  EXPECT_EQ(target.committed(), 192_KiB);
+  EXPECT_EQ(coarse.used(), 192_KiB);
+  EXPECT_EQ(fine.used(), Bytes{});
+  EXPECT_TRUE(target.validate());
+  EXPECT_TRUE(target.shrink_to(Bytes{}).has_value());
+  EXPECT_EQ(coarse.used(), Bytes{});
+}
+
 TEST(VirtualBufferMove, TheMovedBufferGoesOnWhereTheOtherStopped) {
   const SimRig rig;
   auto first = rig.buffer(1_MiB, rig.granule());
