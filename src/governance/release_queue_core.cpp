@@ -130,7 +130,8 @@ std::optional<Rejection> FencedReleaseQueue::Core::enqueue(PreparedAllocationRel
       if (entries_.has_room()) {
         if (keep) {
           PreparedAllocationRelease stays = std::move(request);
-          entries_.push(nullptr, std::move(fences), std::move(request));  // the marks alone
+          // The marks alone: NOLINTNEXTLINE(bugprone-use-after-move): it is empty, as is wanted
+          entries_.push(nullptr, std::move(fences), std::move(request));
           request = std::move(stays);
           ++counters_.rejected;
           return refused;

@@ -9,8 +9,10 @@
 #include <vector>
 
 #include "memstrata/core/bytes.hpp"
+#include "memstrata/core/release_state.hpp"
 #include "memstrata/frontend/replay/find_limit.hpp"
 #include "memstrata/frontend/replay/geometry.hpp"
+#include "memstrata/frontend/replay/release_injection.hpp"
 #include "memstrata/frontend/replay/replay_options.hpp"
 #include "memstrata/frontend/replay/replay_report.hpp"
 #include "memstrata/frontend/trace/trace_format.hpp"

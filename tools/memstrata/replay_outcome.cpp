@@ -13,6 +13,7 @@
 
 #include "exit_code.hpp"
 #include "memstrata/core/bytes.hpp"
+#include "memstrata/core/release_state.hpp"
 #include "memstrata/frontend/replay/find_limit.hpp"
 #include "memstrata/frontend/replay/geometry.hpp"
 #include "memstrata/frontend/replay/replay_options.hpp"

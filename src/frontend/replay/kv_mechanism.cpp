@@ -22,6 +22,7 @@
 #include "memstrata/frontend/replay/release_injection.hpp"
 #include "memstrata/mechanism/host/page_backing.hpp"
 #include "memstrata/structure/physical_charge.hpp"
+#include "memstrata/structure/virtual_buffer.hpp"
 
 namespace memstrata::replay_detail {
 namespace {

@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "frontend/replay/holding.hpp"
-#include "frontend/replay/kv_mechanism.hpp"
 #include "frontend/replay/kv_memory.hpp"
 #include "frontend/replay/kv_store.hpp"
 #include "frontend/replay/replay_input.hpp"

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Into quarantine, what is in it, and out again.
-#include <algorithm>
-#include <array>
 #include <atomic>
 #include <bit>
 #include <cstddef>

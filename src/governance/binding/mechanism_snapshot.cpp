@@ -8,6 +8,7 @@
 #include "memstrata/contract/release.hpp"
 #include "memstrata/core/bytes.hpp"
 #include "memstrata/core/identity.hpp"
+#include "memstrata/core/release_state.hpp"
 
 namespace memstrata {
 
