@@ -493,6 +493,19 @@ TEST(QuarantineBytes, StayAtTheLargestNumberAndComeDownExactly) {
   expect_quiescent(rig.snapshot());
 }
 
+//
+TEST(QuarantineBytes, OfASumAboveTheLargestNumberAreGoneWithTheContext) {
+  const BindingRig rig;
+  static_cast<void>(adopt(rig, Bytes::max()));
+  static_cast<void>(adopt(rig, 100_B));
+  ASSERT_EQ(rig.snapshot().quarantined_bytes, Bytes::max());
+  rig.registry.invalidate_device(rig.device, "gone");
+
+  must(rig.registry.confirm_context_terminated(rig.context));
+
+  expect_quiescent(rig.snapshot());
+}
+
 TEST(QuarantineBytes, ZeroBytesInQuarantineStillCountAsAnAllocation) {
   const BindingRig rig;
   const AllocationIdentity identity = dropped(rig, 0_B);
@@ -536,6 +549,22 @@ TEST(QuarantineList, NamesEveryRecordAmongLiveOnesWhateverTheirNumber) {
   EXPECT_EQ(generations(list), expected);
   EXPECT_EQ(list.size(), expected.size());
   EXPECT_EQ(rig.snapshot().quarantined_allocations, expected.size());
+}
+
+TEST(QuarantineList, IsWalkedByEitherStepOfAnIterator) {
+  const BindingRig rig;
+  const std::set<std::uint64_t> dropped_here{dropped(rig).generation.serial(),
+                                             dropped(rig).generation.serial()};
+  const QuarantinedAllocations list = rig.binding.quarantined();
+  std::set<std::uint64_t> found;
+
+  QuarantinedAllocations::Iterator at = list.begin();
+  found.insert((*at++).identity.generation.serial());
+  found.insert((*at).identity.generation.serial());
+
+  EXPECT_EQ(found, dropped_here);
+  EXPECT_NE(at, list.end());
+  EXPECT_EQ(++at, list.end());
 }
 
 TEST(QuarantineList, IsOfTheMechanismWhicheverBindingAllocated) {

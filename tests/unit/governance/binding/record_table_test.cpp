@@ -91,6 +91,18 @@ TEST(RecordTable, GrowsNoLargerThanTheMostRecordsInUseAtOnce) {
   EXPECT_LT(carved, 300U + 64U);
 }
 
+TEST(RecordTable, GivesEveryRecordOfABlockBeforeItMakesAnother) {
+  RecordTable table;
+  std::set<std::uint32_t> places;
+  for (std::uint32_t i = 0; i < RecordTable::block_records; ++i) {
+    places.insert(table.take()->place);
+  }
+
+  EXPECT_EQ(places.size(), RecordTable::block_records);
+  EXPECT_EQ(*places.rbegin(), RecordTable::block_records - 1);
+  EXPECT_EQ(table.carved(), RecordTable::block_records);
+}
+
 TEST(RecordTable, CountsQuarantinePerBlock) {
   RecordTable table;
   std::vector<AllocationRecord*> taken;

@@ -19,6 +19,7 @@
 #include "memstrata/core/result.hpp"
 #include "memstrata/governance/binding/binding_registry.hpp"
 #include "memstrata/governance/binding/deferred_release.hpp"
+#include "memstrata/governance/binding/mechanism_snapshot.hpp"
 #include "memstrata/governance/binding/memory_binding.hpp"
 #include "memstrata/governance/binding/owning_allocation.hpp"
 #include "support/binding_rig.hpp"
@@ -655,6 +656,47 @@ TEST(MechanismSnapshot, NamesWhatTheMechanismIs) {
   EXPECT_EQ(now.coherence, MechanismCoherence::self_contained);
   EXPECT_EQ(now.lifecycle, State::active);
   EXPECT_TRUE(now.quiescent());
+}
+
+/// A snapshot that names the rig's mechanism and no figures.
+MechanismSnapshot without_figures(const BindingRig& rig) {
+  const MechanismSnapshot now = rig.snapshot();
+  return {.identity = now.identity,
+          .device = now.device,
+          .provider_context = now.provider_context,
+          .authority = now.authority,
+          .coherence = now.coherence,
+          .lifecycle = now.lifecycle,
+          .quarantined_bytes = {},
+          .shared_prefix_bytes = {}};
+}
+
+TEST(MechanismSnapshot, WithoutFiguresIsOfAMechanismThatDoesNothing) {
+  const MechanismSnapshot none = without_figures(BindingRig());
+
+  EXPECT_TRUE(none.quiescent());
+  expect_quiescent(none);
+  EXPECT_EQ(none.shared_prefixes, 0U);
+}
+
+TEST(MechanismSnapshot, OwnsSomethingByAnyOneOfItsThreeCounts) {
+  for (const auto count : {&MechanismSnapshot::live_allocations,
+                           &MechanismSnapshot::queued_releases,
+                           &MechanismSnapshot::quarantined_allocations}) {
+    MechanismSnapshot one = without_figures(BindingRig());
+    one.*count = 1;
+
+    EXPECT_TRUE(one.retains_ownership());
+    EXPECT_FALSE(one.quiescent());
+  }
+}
+
+TEST(MechanismSnapshot, OwnsNothingByACallAndIsNotQuietEither) {
+  MechanismSnapshot busy = without_figures(BindingRig());
+  busy.active_operations = 1;
+
+  EXPECT_FALSE(busy.retains_ownership());
+  EXPECT_FALSE(busy.quiescent());
 }
 
 TEST(MechanismSnapshot, AllOfARegistryAreListed) {

@@ -225,6 +225,17 @@ TEST(RegistryLifetime, AViewThatOutlivesItsOwnerAsTheLastPinEndsThePartsInOrder)
 }
 
 // X-005, W-4
+TEST(RegistryLifetime, AViewOfALostAllocationAsTheLastPinEndsThePartsInOrder) {
+  Droppable test;
+  std::optional<OwningAllocation> owner = test.rig->allocate();
+  OwnedView view = must(owner->view(Bytes{}, Bytes{64}));
+  test.rig->registry.invalidate_device(test.rig->device, "fell off the bus");
+  owner.reset();
+
+  expect_order_with_last<OwnedView>(test, std::move(view));
+}
+
+// X-005, W-4
 TEST(RegistryLifetime, ABoundCapabilityAsTheLastPinEndsThePartsInOrder) {
   auto rig = std::make_unique<CapabilityRig>();
   const auto drops = rig->drops;
