@@ -5,8 +5,11 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <optional>
+#include <stdexcept>
 #include <string_view>
 #include <utility>
 
@@ -331,6 +334,43 @@ TEST(BoundBatch, AFailureInTheMiddleSaysHowManyRangesTookEffect) {
   must_do(owner.release_now());
 }
 
+TEST(BoundBatch, AMechanismThatThrowsAtTheFirstRangeHasCommittedNone) {
+  const CapabilityRig rig;
+  OwningAllocation owner = must(rig.backing.allocate_committed(Bytes{64}, Bytes{16}, {}));
+  const BoundCommitRange one{.allocation = &owner, .range = range(0, 8)};
+  rig.allocator->on_call([](std::string_view /*operation*/) { throw std::runtime_error("no"); });
+
+  const auto refused = rig.backing.commit_all({&one, 1});
+
+  rig.allocator->on_call([](std::string_view /*operation*/) {});
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_EQ(refused.error().committed_ranges, 0U);
+  EXPECT_NE(refused.error().error.as<CallbackFailed>(), nullptr);
+  must_do(owner.release_now());
+}
+
+TEST(BoundBatch, KeepsEveryAllocationFromBeingReleasedWhileItRuns) {
+  const CapabilityRig rig;
+  OwningAllocation one = must(rig.backing.allocate_committed(Bytes{64}, Bytes{16}, {}));
+  OwningAllocation two = must(rig.backing.allocate_committed(Bytes{64}, Bytes{16}, {}));
+  const std::array batch{BoundCommitRange{.allocation = &one, .range = range(0, 8)},
+                         BoundCommitRange{.allocation = &two, .range = range(0, 8)}};
+  std::size_t kept = 0;
+  rig.allocator->on_call([&](std::string_view /*operation*/) {
+    for (OwningAllocation* const owner : {&one, &two}) {
+      const auto refused = owner->release_now();
+      kept += !refused && refused.error().as<OutstandingViews>() != nullptr ? 1U : 0U;
+    }
+  });
+
+  ASSERT_TRUE(rig.backing.commit_all(batch).has_value());
+
+  rig.allocator->on_call([](std::string_view /*operation*/) {});
+  EXPECT_EQ(kept, 4U);  // both, at both ranges
+  must_do(one.release_now());
+  must_do(two.release_now());
+}
+
 //
 TEST(BoundVirtualBacking, ARangeBeyondItsAllocationIsRefusedBeforeAnyCall) {
   const CapabilityRig rig;
@@ -365,6 +405,18 @@ TEST(BoundVirtualBacking, AFailedReservationLeavesNothingOnTheBooks) {
   expect_quiescent(rig.snapshot());
 }
 
+TEST(BoundVirtualBacking, AFailedReservationLeavesItsPlaceToTheNextAllocation) {
+  const CapabilityRig rig;
+  OwningAllocation before = rig.allocate();
+  const std::uint32_t place = before.identity().place;
+  must_do(before.release_now());
+  rig.allocator->faults().fail_next("allocate_committed");
+
+  ASSERT_FALSE(rig.backing.allocate_committed(Bytes{64}, Bytes{16}, {}).has_value());
+
+  EXPECT_EQ(rig.allocate().identity().place, place);
+}
+
 // W-20
 TEST(BoundSharedPrefix, IsCountedWithItsBytesWhileItLives) {
   const CapabilityRig rig;
@@ -379,6 +431,19 @@ TEST(BoundSharedPrefix, IsCountedWithItsBytesWhileItLives) {
   EXPECT_EQ(rig.snapshot().shared_prefixes, 0U);
   EXPECT_EQ(rig.snapshot().shared_prefix_bytes, 0_B);
   EXPECT_THAT(rig.drops->names(), ElementsAre("prefix", "prefix"));
+}
+
+TEST(BoundSharedPrefix, AnAssignedOneIsOfTheBindingThatMadeIt) {
+  const CapabilityRig rig;
+  const MemoryBinding second = must(rig.registry.bind(rig.mechanism));
+  const BoundSharedMapping mapping = must(second.shared_mapping()).value();
+  BoundSharedPrefix prefix = must(rig.mapping.create_shared_prefix(Bytes{16}));
+
+  prefix = must(mapping.create_shared_prefix(Bytes{16}));
+
+  EXPECT_EQ(prefix.binding_identity(), second.identity());
+  must_do(prefix.seal());
+  EXPECT_TRUE(mapping.incremental_owned_bytes(prefix).has_value());
 }
 
 // W-20

@@ -105,6 +105,36 @@ TEST(OwnedViewCount, MovesAndAssignmentsKeepTheCountRight) {
   EXPECT_TRUE(must(two.release_now()).is_released());
 }
 
+TEST(OwnedViewAssignment, MakesItAViewOfTheOtherAllocation) {
+  const BindingRig rig;
+  const OwningAllocation one = rig.allocate();
+  const OwningAllocation two = rig.allocate();
+  OwnedView view = must(two.view(0_B, 1_B));
+
+  view = must(one.view(64_B, 128_B));
+
+  EXPECT_EQ(view.identity(), one.identity());
+  const auto seen = must(rig.binding.with_view(
+      view, [](ValidatedMemoryView at) { return std::pair(at.address, at.bytes); }));
+  EXPECT_EQ(seen.first, one.address() + 64_B);
+  EXPECT_EQ(seen.second, 128_B);
+}
+
+TEST(OwnedViewAssignment, MakesItAViewOfTheOtherMechanism) {
+  const BindingRig left;
+  const BindingRig right;
+  OwningAllocation one = left.allocate();
+  OwningAllocation two = right.allocate();
+  OwnedView view = must(two.view(0_B, 1_B));
+
+  view = must(one.view(0_B, 1_B));
+
+  EXPECT_EQ(view.identity(), one.identity());
+  EXPECT_TRUE(left.binding.with_view(view, [](ValidatedMemoryView /*at*/) {}).has_value());
+  EXPECT_TRUE(must(two.release_now()).is_released());
+  EXPECT_EQ(refusal<OutstandingViews>(one.release_now()).views, 1U);
+}
+
 //
 TEST(OwnedViewCount, ACopyOfAMovedFromViewCountsNothing) {
   const BindingRig rig;

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -470,6 +471,22 @@ TEST(OwningAllocationAllocate, AnAlignmentThatIsNoPowerOfTwoIsRefusedBeforeTheAl
 
   EXPECT_EQ(rig.allocator->calls("allocate"), 0U);
   expect_quiescent(rig.snapshot());
+}
+
+// Otherwise the books would grow with every refusal, up to the most that they can count.
+TEST(OwningAllocationAllocate, AFailureLeavesItsPlaceToTheNextAllocation) {
+  for (const char* const fault : {"allocate", "allocate_throws"}) {
+    SCOPED_TRACE(fault);
+    const BindingRig rig;
+    OwningAllocation before = rig.allocate();
+    const std::uint32_t place = before.identity().place;
+    ASSERT_TRUE(must(before.release_now()).is_released());
+    rig.allocator->faults().fail_next(fault);
+
+    ASSERT_FALSE(rig.binding.allocate(64_B, 64_B).has_value());
+
+    EXPECT_EQ(rig.allocate().identity().place, place);
+  }
 }
 
 TEST(OwningAllocationMove, MovesTheOneOwnership) {

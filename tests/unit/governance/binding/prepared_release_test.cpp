@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -358,6 +360,42 @@ TEST(ReleaseBatch, AChangeOfMechanismSettlesTheOneBefore) {
   }
 
   expect_quiescent(two.snapshot());
+}
+
+// Each one settled once: a reference too many would end the mechanism, one too few would keep it.
+TEST(ReleaseBatch, SettlesEachTimeOnlyWhatCameSince) {
+  std::shared_ptr<test::DropLog> drops;
+  {
+    const BindingRig rig;
+    drops = rig.drops;
+    ReleaseBatch batch;
+    for (int round = 0; round < 10; ++round) {
+      PreparedAllocationRelease request = prepare(rig);
+      EXPECT_TRUE(batch.execute(request).is_released());
+      batch.settle();
+      batch.settle();
+      expect_quiescent(rig.snapshot());
+    }
+    EXPECT_TRUE(drops->names().empty());
+  }
+
+  EXPECT_EQ(drops->names().size(), 3U);
+}
+
+TEST(ReleaseBatch, OfAnyLengthLeavesABoundedNumberUnsettled) {
+  constexpr std::uint64_t releases = 10'000;
+  const BindingRig rig;
+  ReleaseBatch batch;
+  std::uint64_t most = 0;
+  for (std::uint64_t i = 0; i < releases; ++i) {
+    PreparedAllocationRelease request = prepare(rig);
+    EXPECT_TRUE(batch.execute(request).is_released());
+    most = std::max(most, rig.snapshot().queued_releases);
+  }
+  batch.settle();
+
+  EXPECT_LT(most, releases / 2);
+  expect_quiescent(rig.snapshot());
 }
 
 //
