@@ -4,11 +4,15 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <latch>
+#include <memory>
 #include <optional>
+#include <semaphore>
 #include <stdexcept>
 #include <utility>
 #include <vector>
@@ -307,6 +311,98 @@ TEST(FencedReleaseQueueOnIdle, MayWaitForWhatItQueued) {
 
   EXPECT_EQ(idle_inside, true);
   idle.inside = nullptr;
+}
+
+/// Options of a queue with a worker that polls when work comes, and not again within a test.
+FencedReleaseQueueOptions worked(std::move_only_function<bool()> on_idle) {
+  FencedReleaseQueueOptions options;
+  options.polling = ReleasePolling::worker;
+  options.poll_interval = std::chrono::hours(1);
+  options.on_idle = std::move(on_idle);
+  return options;
+}
+
+// G-181
+TEST(FencedReleaseQueueWorkerWake, ComesWithEachReleaseThatFindsTheQueueIdle) {
+  const auto told = std::make_shared<std::counting_semaphore<>>(0);  // the worker leaves it last
+  const QueueRig rig(worked([told] {
+    told->release();
+    return true;
+  }));
+  rig.fences->first_state = FenceState::completed;
+
+  for (int i = 0; i < 200; ++i) {
+    rig.put();
+    told->acquire();
+  }
+
+  EXPECT_EQ(rig.binding.allocator->releases(), 200U);
+  expect_quiescent(rig.binding.snapshot());
+}
+
+// G-181
+TEST(FencedReleaseQueueWorkerEnd, LeavesADrainedQueuesReleasesWithTheWorker) {
+  QueueRig rig(worked(nullptr));
+  const auto gone = std::make_shared<std::latch>(2);
+  rig.log->on_pin_end = [gone] { gone->count_down(); };
+  rig.fences->first_state = FenceState::completed;
+  std::latch asked(1);
+  std::latch go_on(1);
+  std::atomic<bool> is_first{true};
+  rig.log->on_ask = [&] {
+    if (is_first.exchange(false)) {
+      asked.count_down();
+      go_on.wait();
+    }
+  };
+  rig.put(2);
+  asked.wait();
+  rig.queue->close_after_drain();
+
+  rig.queue.reset();
+  EXPECT_EQ(rig.binding.snapshot().queued_releases, 2U);
+  go_on.count_down();
+  gone->wait();
+
+  EXPECT_EQ(rig.binding.allocator->releases(), 2U);
+  expect_quiescent(rig.binding.snapshot());
+}
+
+// G-181
+TEST(FencedReleaseQueueWorkerEnd, OfAQueueThatWasClosedBeforeItWasDrainedAbandonsItsReleases) {
+  QueueRig rig(worked(nullptr));
+  const auto gone = std::make_shared<std::latch>(2);
+  rig.log->on_pin_end = [gone] { gone->count_down(); };
+  rig.put(2);
+  rig.queue->close();
+  rig.queue->close_after_drain();
+
+  rig.queue.reset();
+  gone->wait();  // here, or with the worker if it has them in hand
+
+  expect_reasons(rig.quarantined(), Kind::abandoned_request);
+  EXPECT_EQ(rig.quarantined().size(), 2U);
+}
+
+// G-181
+TEST(FencedReleaseQueueWorkerEnd, FollowsTheWorkOfADrainedQueue) {
+  const auto told = std::make_shared<std::binary_semaphore>(0);
+  const auto ended = std::make_shared<std::binary_semaphore>(0);
+  auto callers = std::make_shared<test::Probe>(std::make_shared<test::DropLog>(), "callback");
+  callers->at_end = [ended] { ended->release(); };
+  QueueRig rig(worked([told, kept = std::move(callers)] {
+    told->release();
+    return true;
+  }));
+  rig.fences->first_state = FenceState::completed;
+  rig.put();
+  told->acquire();
+  rig.queue->close_after_drain();
+
+  rig.queue.reset();
+  ended->acquire();
+
+  expect_quiescent(rig.binding.snapshot());
 }
 
 TEST(FencedReleaseQueueOnIdle, IsNotCalledForAbandonedWork) {

@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <thread>
 #include <utility>
 
 #include "memstrata/contract/fence.hpp"
@@ -130,6 +131,19 @@ TEST(FencedReleaseQueueLoss, IsFinalAndMayBeToldTwice) {
   rig.queue->mark_device_lost();
   rig.queue->close();
   rig.queue->close_after_drain();
+
+  EXPECT_EQ(rig.queue->state(), State::device_lost);
+  EXPECT_EQ(rig.queue->counters().quarantined, 1U);
+}
+
+TEST(FencedReleaseQueueLoss, MayBeToldAgainByAnotherThread) {
+  const QueueRig rig;
+  rig.put();
+  {
+    const std::jthread first([&rig] { rig.queue->mark_device_lost(); });
+  }
+
+  rig.queue->mark_device_lost();
 
   EXPECT_EQ(rig.queue->state(), State::device_lost);
   EXPECT_EQ(rig.queue->counters().quarantined, 1U);
