@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstdint>
 
+#include "memstrata/contract/memory_governor.hpp"
 #include "memstrata/core/bytes.hpp"
 #include "memstrata/governance/tier_book.hpp"
 
@@ -126,6 +127,43 @@ TEST(TierBookInterrupted, WaitsForNothingInTheMiddleOfLimitChanges) {
   EXPECT_GT(interruptions, 0);
   EXPECT_EQ(book.usage().used, held_by_disturber());
   EXPECT_EQ(book.faults(), LedgerFaults{});
+  EXPECT_TRUE(book.validate());
+}
+
+std::atomic<int> changes_allowed{0};
+std::atomic<bool> is_high{false};
+
+/// Changes the limit, at most once for each reading.
+void change_limit(TierBook& book) {
+  if (changes_allowed.exchange(0) != 0) {
+    is_high = !is_high;
+    book.set_limit(is_high ? 200_B : 100_B);
+  }
+}
+
+// A reading that mixes two limits would show bytes that nobody holds, or hide some.
+TEST(TierBookInterrupted, ReadsFiguresThatWereTrueTogetherAroundALimitChange) {
+#if defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "the thread sanitizer holds signals back until the next call of the C library";
+#endif
+  TierBook book;
+  book.set_limit(100_B);
+  is_high = false;
+  ASSERT_TRUE(book.try_claim_at_once(50_B));
+  std::int64_t torn = 0;
+  {
+    const Interrupted interrupted(book, change_limit);
+    repeat([&book, &torn](std::int64_t) {
+      changes_allowed = 1;
+      const TierUsage now = book.usage();
+      const bool agrees = now.used == 50_B && now.available == now.limit - 50_B &&
+                          (now.limit == 100_B || now.limit == 200_B);
+      torn += agrees ? 0 : 1;
+    });
+  }
+
+  EXPECT_GT(interruptions, 0);
+  EXPECT_EQ(torn, 0);
   EXPECT_TRUE(book.validate());
 }
 
