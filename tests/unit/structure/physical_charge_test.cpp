@@ -42,6 +42,20 @@ TEST(PhysicalCharge, TheLeaseCoversExactlyWhatIsOwedAndIsAbsentAtZero) {
   EXPECT_FALSE(governor->books().over_released());
 }
 
+TEST(PhysicalCharge, WhatIsRefundedWhollyHoldsTheBooksNoLonger) {
+  const auto governor = ScriptedGovernor::with_limit(10_MiB);
+  const auto books = governor->share_books();
+  const auto holders = books.use_count();
+  PhysicalCharge charge = charge_of(governor);
+
+  ASSERT_TRUE(charge.charge(3_MiB).has_value());
+  EXPECT_GT(books.use_count(), holders);
+  charge.refund(3_MiB);
+
+  EXPECT_EQ(books.use_count(), holders);
+  EXPECT_TRUE(charge.charge(1_MiB).has_value());
+}
+
 TEST(PhysicalCharge, ARefusalPassesUnchangedAndChargesNothing) {
   const auto governor = ScriptedGovernor::with_limit(4_MiB);
   PhysicalCharge charge = charge_of(governor);

@@ -116,6 +116,7 @@ TEST(RangeChecks, ACapacityIsRoundedUpAndNeverWraps) {
   const auto refused = rounded_capacity(Bytes::max(), granule);
 
   EXPECT_EQ(rounded_capacity(Bytes{}, granule).value(), granule);
+  EXPECT_EQ(rounded_capacity(Bytes{}, 1_B).value(), 1_B);
   EXPECT_EQ(rounded_capacity(granule, granule).value(), granule);
   EXPECT_EQ(rounded_capacity(granule + 1_B, granule).value(), granule * 2);
   ASSERT_FALSE(refused.has_value());

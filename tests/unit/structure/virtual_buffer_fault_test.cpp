@@ -94,6 +94,18 @@ TEST(VirtualBufferGrowFault, AFailedCommitAheadFallsBackToWhatIsNeeded) {
   EXPECT_TRUE(buffer.validate());
 }
 
+TEST(VirtualBufferGrowFault, WithNothingToCommitAheadAFailedCommitIsNotTriedAgain) {
+  const SimRig rig;
+  auto buffer = rig.buffer(32_KiB, 64_KiB);
+  rig.backing->faults().fail_next("commit");
+
+  EXPECT_FALSE(buffer.grow_to(32_KiB).has_value());
+
+  EXPECT_EQ(rig.calls("commit"), 1U);
+  EXPECT_EQ(buffer.committed(), Bytes{});
+  EXPECT_EQ(rig.used(), Bytes{});
+}
+
 TEST(VirtualBufferGrowFault, WhatABackingCannotUndoIsGivenBackByTheBuffer) {
   const SimRig rig;
   auto buffer = rig.buffer(1_MiB);

@@ -127,6 +127,17 @@ TEST(VirtualBufferAttach, BeyondTheCapacityIsRefused) {
   EXPECT_EQ(error->capacity, g * 3);
 }
 
+TEST(VirtualBufferAttach, APrefixMayFillTheCapacityToItsEnd) {
+  const SimRig rig;
+  auto buffer = rig.buffer(g * 3);
+  ASSERT_TRUE(buffer.grow_to(g).has_value());
+
+  ASSERT_TRUE(buffer.attach(rig.prefix(2)).has_value());
+
+  EXPECT_EQ(buffer.length(), buffer.capacity());
+  EXPECT_TRUE(buffer.validate());
+}
+
 TEST(VirtualBufferAttach, WhatIsCommittedAheadMakesPlace) {
   const SimRig rig;
   auto buffer = rig.buffer(1_MiB, g * 7);

@@ -275,6 +275,18 @@ TEST(VirtualBufferShrink, ToALargerLengthAndGrowthToASmallerOneAreNoOps) {
   EXPECT_EQ(rig.backing->faults().all_calls(), calls);
 }
 
+//
+TEST(VirtualBufferShrink, ToTheSameLengthKeepsWhatIsCommittedAhead) {
+  const SimRig rig;
+  auto buffer = rig.buffer(1_MiB, rig.granule() * 3);
+  ASSERT_TRUE(buffer.grow_to(1_B).has_value());
+
+  ASSERT_TRUE(buffer.shrink_to(1_B).has_value());
+
+  EXPECT_EQ(buffer.committed(), rig.granule() * 4);
+  EXPECT_EQ(rig.calls("decommit"), 0U);
+}
+
 // B-109, X-037
 TEST(VirtualBufferDestroy, TheMemoryGoesBackBeforeTheLease) {
   const SimRig rig;
