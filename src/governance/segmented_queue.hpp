@@ -43,7 +43,11 @@ class SegmentedQueue {
 
   /// A segment for `add`, or null without memory for it.
   [[nodiscard]] static std::unique_ptr<Segment> make_segment() noexcept {
-    return std::unique_ptr<Segment>(new (std::nothrow) Segment);
+    try {
+      return std::make_unique_for_overwrite<Segment>();
+    } catch (const std::bad_alloc&) {
+      return nullptr;
+    }
   }
 
   [[nodiscard]] std::size_t size() const noexcept { return size_; }

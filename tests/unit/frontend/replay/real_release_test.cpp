@@ -158,6 +158,42 @@ TEST_P(ReplayReleasesOf, LeaveLessForTheRequestsThatFollow) {
   }
 }
 
+// An eviction that fails frees nothing: the next idle block goes instead, before the request is admitted.
+TEST(ReplayQuarantine, MakesAnAdmissionEvictOneMore) {
+  ReplayOptions options = real_options(ReplayPolicy::virtual_memory, g * 9);
+  options.inject = {
+      {.fault = ReleaseFault::fail, .release = 2}};  // after the first request's buffer
+  const std::vector<TraceRecord> two{record(milliseconds(0), 1'024, 10, {1, 2}),
+                                     record(milliseconds(10'000), 1'536, 10, {5, 6, 7})};
+
+  const auto result = replayed(two, options);
+
+  EXPECT_EQ(result.completed, 2U);
+  EXPECT_EQ(result.violations, 0U) << result.violation_texts.front();
+  ASSERT_EQ(result.releases.residuals.size(), 1U);
+  EXPECT_EQ(result.releases.residuals.front().kind, ReplayAllocationKind::block);
+  EXPECT_EQ(result.final_leased, g * 2);
+  EXPECT_EQ(result.bytes.peak_leased, g * 9);
+}
+
+// Hits of a request that cannot be admitted after all are idle again.
+TEST(ReplayQuarantine, LetsGoOfTheHitsOfARequestThatIsRefused) {
+  ReplayOptions options = real_options(ReplayPolicy::virtual_memory, g * 9);
+  options.inject = {{.fault = ReleaseFault::fail, .release = 3}};  // the first eviction
+  const std::vector<TraceRecord> three{record(milliseconds(0), 1'024, 10, {1, 2}),
+                                       record(milliseconds(10'000), 1'024, 10, {7, 8}),
+                                       record(milliseconds(20'000), 2'048, 10, {1, 3, 4, 5})};
+
+  const auto result = replayed(three, options);
+
+  EXPECT_EQ(result.completed, 2U);
+  EXPECT_EQ(result.violations, 0U) << result.violation_texts.front();
+  ASSERT_EQ(result.refusals.size(), 1U);
+  EXPECT_EQ(result.refusals.front().needed, g * 9);
+  EXPECT_EQ(result.refusals.front().limit, g * 7);
+  EXPECT_EQ(result.final_leased, g * 2);
+}
+
 // A buffer in quarantine keeps its blocks mapped: an evicted block is charged as long as its bytes are there.
 TEST(ReplayQuarantine, KeepsTheChargeOfBlocksThatItMaps) {
   ReplayOptions options = real_options(ReplayPolicy::virtual_memory, g * 30);
