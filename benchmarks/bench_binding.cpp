@@ -135,7 +135,9 @@ double take_snapshot(const MemoryBinding& binding) {
   return cost;
 }
 
+/// The first list of a round takes the memory that the others use again.
 double list_quarantined(const MemoryBinding& binding) {
+  MEMSTRATA_VERIFY(binding.quarantined().size() == many, "the list is short");
   return nanoseconds_per_run(4,
                              [&binding] {
                                MEMSTRATA_VERIFY(binding.quarantined().size() == many,

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <type_traits>
 #include <utility>
 
 #include "memstrata/contract/virtual_backing.hpp"
@@ -32,14 +33,8 @@ struct RecordControl {
   friend constexpr bool operator==(const RecordControl&, const RecordControl&) = default;
 };
 
-/// One allocation on the books of a mechanism. The record outlives the allocation: it is used again, each time with
-/// a new generation, once nobody refers to it.
-///
-/// Who may touch the plain members: whoever took the record from the table until he publishes it in `control`; then
-/// everybody who holds or pins it may read them; in quarantine they are read and written under the mechanism's
-/// mutex.
-struct alignas(64) AllocationRecord {
-  std::atomic<std::uint64_t> control{RecordControl{}.word()};
+/// What a record says of its allocation. A list of records copies it as a whole: that is a quarter of the stores.
+struct AllocationFacts {
   std::uint64_t generation = 0;  ///< Serial of the last allocation here; 0 before the first.
   std::uint64_t binding =
       0;  ///< Serial of the binding's id; its generation is the serial after it.
@@ -47,10 +42,24 @@ struct alignas(64) AllocationRecord {
   Bytes bytes;
   Bytes retained;  ///< In quarantine: what is still owned.
   std::uint32_t place = 0;
-  std::atomic<std::uint32_t> next_free{0};  ///< Place + 1 of the next free record, or 0.
   std::uint8_t alignment_log2 = 0;
-  std::uint8_t serials_left = 0;  ///< Serials after `generation` that are kept for this record.
+  AllocationReleaseState listed_as =
+      AllocationReleaseState::released;                            ///< Of copies alone: the state.
   QuarantineReason reason{QuarantineReason::Kind::owner_dropped};  ///< In quarantine.
+};
+
+static_assert(std::is_trivially_copyable_v<AllocationFacts>);
+
+/// One allocation on the books of a mechanism. The record outlives the allocation: it is used again, each time with
+/// a new generation, once nobody refers to it.
+///
+/// Who may touch the plain members: whoever took the record from the table until he publishes it in `control`; then
+/// everybody who holds or pins it may read them; in quarantine they are read and written under the mechanism's
+/// mutex.
+struct alignas(64) AllocationRecord : AllocationFacts {
+  std::atomic<std::uint64_t> control{RecordControl{}.word()};
+  std::atomic<std::uint32_t> next_free{0};  ///< Place + 1 of the next free record, or 0.
+  std::uint8_t serials_left = 0;  ///< Serials after `generation` that are kept for this record.
 
   [[nodiscard]] AllocationSpan span() const noexcept {
     return {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Into quarantine, what is in it, and out again.
 #include <atomic>
-#include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <optional>
 #include <utility>
 #include <variant>
@@ -204,15 +204,9 @@ QuarantinedAllocations MechanismRecord::quarantined() const {
     for (const AllocationRecord* record = table_.block(first).data(); left != 0; ++record) {
       const State state = record->state().state;
       if (is_quarantine(state)) {
-        *next_entry++ = {.generation = record->generation,
-                         .binding = record->binding,
-                         .address = record->address.value(),
-                         .bytes = record->bytes.value,
-                         .retained = record->retained.value,
-                         .place = record->place,
-                         .alignment_log2 = record->alignment_log2,
-                         .state = state,
-                         .reason = std::bit_cast<decltype(next_entry->reason)>(record->reason)};
+        const AllocationFacts& facts = *record;
+        std::memcpy(next_entry->facts.data(), &facts, sizeof facts);
+        next_entry++->facts[offsetof(AllocationFacts, listed_as)] = static_cast<std::byte>(state);
         --left;
       }
     }

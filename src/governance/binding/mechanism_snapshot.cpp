@@ -5,15 +5,15 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "governance/binding/allocation_record.hpp"
 #include "memstrata/contract/release.hpp"
 #include "memstrata/core/bytes.hpp"
 #include "memstrata/core/identity.hpp"
-#include "memstrata/core/release_state.hpp"
 
 namespace memstrata {
 
 QuarantinedAllocation QuarantinedAllocations::operator[](std::size_t index) const noexcept {
-  const Entry& entry = entries_[index];
+  const auto entry = std::bit_cast<detail::AllocationFacts>(entries_[index].facts);
   const IdentitySource identities(registry_);
   return {.identity = {.binding = {.id = identities.restore<BindingId>(entry.binding),
                                    .generation =
@@ -24,12 +24,12 @@ QuarantinedAllocation QuarantinedAllocations::operator[](std::size_t index) cons
                                    .authority = authority_},
                        .generation = identities.restore<AllocationGeneration>(entry.generation),
                        .place = entry.place},
-          .address = DeviceAddress(entry.address),
-          .bytes = Bytes{entry.bytes},
+          .address = entry.address,
+          .bytes = entry.bytes,
           .alignment = Bytes{std::uint64_t{1} << entry.alignment_log2},
-          .state = entry.state,
-          .reason = std::bit_cast<QuarantineReason>(entry.reason),
-          .retained_bytes = Bytes{entry.retained}};
+          .state = entry.listed_as,
+          .reason = entry.reason,
+          .retained_bytes = entry.retained};
 }
 
 }  // namespace memstrata

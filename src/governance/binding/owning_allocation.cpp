@@ -141,7 +141,9 @@ Result<ReleaseOutcome, BindingError> OwningAllocation::release_now() {
 
 Result<DeferredReleaseDisposition, BindingError> OwningAllocation::release_deferred(
     DeferredReleaseQueue& queue) {
-  MEMSTRATA_TRY(PreparedAllocationRelease prepared, prepare_release());
+  MEMSTRATA_TRY_VOID(begin_release());
+  PreparedAllocationRelease prepared(*std::exchange(mechanism_, nullptr),
+                                     *std::exchange(record_, nullptr));
   return enqueue_or_quarantine(prepared, queue);
 }
 

@@ -100,18 +100,10 @@ class QuarantinedAllocations {
  private:
   friend class detail::MechanismRecord;
 
-  // What differs between the records of one mechanism, as plain numbers: a full record is four times as large, and
-  // room for a hundred thousand need not be cleared before it is filled.
+  /// What differs between the records of one mechanism, as bytes: a full record is four times as large, and room for
+  /// a hundred thousand need not be cleared before it is filled.
   struct Entry {
-    std::uint64_t generation;
-    std::uint64_t binding;
-    std::uint64_t address;
-    std::uint64_t bytes;
-    std::uint64_t retained;
-    std::uint32_t place;
-    std::uint8_t alignment_log2;
-    AllocationReleaseState state;
-    std::array<std::byte, sizeof(QuarantineReason)> reason;
+    alignas(std::uint64_t) std::array<std::byte, 48> facts;
   };
 
   static_assert(std::is_trivially_default_constructible_v<Entry>);
