@@ -28,6 +28,14 @@ std::string sentence(const PinCountOverflow& error) {
       error.context.registry());
 }
 
+std::string sentence(const PinAllocationFailed& error) {
+  return fmt::format(
+      "there is no memory for a pin of provider context #{} of registry {}; do not queue work for "
+      "it before memory is free again",
+      error.context.serial(),
+      error.context.registry());
+}
+
 }  // namespace
 
 ProviderContextIdentity ProviderContextPinError::context() const noexcept {

@@ -82,13 +82,13 @@ class KvMechanism final : public DeviceAllocator {
 
   /// Takes the memory in. Throws std::bad_alloc, and the memory is gone then.
   template <class Memory>
-  [[nodiscard]] Kept<Memory> keep(Memory memory, KvOrigin origin) {
+  [[nodiscard]] Kept<Memory> keep(Memory memory, const KvOrigin& origin) {
     const MutexLock lock(mutex_);
     const AllocationSpan span = span_of(memory);
-    Entry& entry = entries_
-                       .try_emplace(span.address.value(),
-                                    Entry{.memory = std::move(memory), .origin = std::move(origin)})
-                       .first->second;
+    Entry& entry =
+        entries_
+            .try_emplace(span.address.value(), Entry{.memory = std::move(memory), .origin = origin})
+            .first->second;
     return {.span = span, .memory = std::get_if<Memory>(&entry.memory)};
   }
 

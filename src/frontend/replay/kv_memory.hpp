@@ -58,9 +58,9 @@ class KvMemory {
 
   /// Puts the memory on the books. Errors: those of the binding; the memory is gone then.
   template <class Memory>
-  [[nodiscard]] Result<Owned<Memory>, BindingError> own(Memory memory, KvOrigin origin) {
+  [[nodiscard]] Result<Owned<Memory>, BindingError> own(Memory memory, const KvOrigin& origin) {
     settle_refused();
-    const auto kept = mechanism_->keep(std::move(memory), std::move(origin));
+    const auto kept = mechanism_->keep(std::move(memory), origin);
     auto owner = binding_.adopt_allocation(kept.span, attest_sole_owner);
     if (!owner) {
       mechanism_->forget(kept.span.address);

@@ -36,11 +36,9 @@ Result<std::optional<PagePool>, KvStoreError> make_pool(Workbench& bench,
       auto range,
       KvPool::reserve(
           backing, align_down(limit, page) + page, bench.governor(), Workbench::terms(0)));
-  MEMSTRATA_TRY(
-      auto owned,
-      memory.own(
-          std::move(range),
-          {.kind = ReplayAllocationKind::pool, .request = 0, .backing = std::move(backing)}));
+  MEMSTRATA_TRY(auto owned,
+                memory.own(std::move(range),
+                           {.kind = ReplayAllocationKind::pool, .request = 0, .backing = backing}));
   return PagePool(std::move(owned), page);
 }
 

@@ -96,7 +96,9 @@ std::vector<MechanismSnapshot> BindingRegistry::snapshots() const {
 Result<QuarantinedAllocations, BindingError> BindingRegistry::quarantined(
     const RegisteredMechanism& mechanism) const {
   MEMSTRATA_TRY(const MechanismRef record, state_->lookup(mechanism.identity));
-  return record->quarantined();
+  return detail::unless_out_of_memory([&record]() -> Result<QuarantinedAllocations, BindingError> {
+    return record->quarantined();
+  });
 }
 
 Result<PreparedAllocationRelease, BindingError> BindingRegistry::reclaim(

@@ -149,12 +149,14 @@ Result<RegisteredMechanism, BindingError> BindingRegistry::register_allocator(
     const RegisteredAuthority& authority,
     std::shared_ptr<DeviceAllocator> allocator,
     std::optional<DeviceKey> sampled) const {
-  return register_mechanism(*state_,
-                            context,
-                            authority,
-                            std::move(allocator),
-                            sampled,
-                            MechanismCoherence::self_contained);
+  return detail::unless_out_of_memory([&] {
+    return register_mechanism(*state_,
+                              context,
+                              authority,
+                              std::move(allocator),
+                              sampled,
+                              MechanismCoherence::self_contained);
+  });
 }
 
 Result<RegisteredMechanism, BindingError> BindingRegistry::register_trusted_composite(
@@ -163,12 +165,14 @@ Result<RegisteredMechanism, BindingError> BindingRegistry::register_trusted_comp
     std::shared_ptr<DeviceAllocator> allocator,
     AttestCoherent /*attest*/,
     std::optional<DeviceKey> sampled) const {
-  return register_mechanism(*state_,
-                            context,
-                            authority,
-                            std::move(allocator),
-                            sampled,
-                            MechanismCoherence::trusted_composite);
+  return detail::unless_out_of_memory([&] {
+    return register_mechanism(*state_,
+                              context,
+                              authority,
+                              std::move(allocator),
+                              sampled,
+                              MechanismCoherence::trusted_composite);
+  });
 }
 
 // The check and the publication are one section, and so is every end of a mechanism: a selection never names one

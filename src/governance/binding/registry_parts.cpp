@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <memory>
+#include <new>
 #include <optional>
 #include <utility>
 
@@ -70,9 +71,9 @@ class ContextPinSource final : public ProviderContextPinSource {
     }
     try {
       return std::make_unique<ContextPin>(context_);
-    } catch (...) {
+    } catch (const std::bad_alloc&) {
       context_->unpin();
-      throw;
+      return fail(ProviderContextPinError(PinAllocationFailed{.context = context_->identity()}));
     }
   }
 
@@ -95,7 +96,9 @@ Result<BindingRegistry, BindingError> BindingRegistry::create(BindingRegistryOpt
     return fail(BindingError(IdentityExhausted{}));
   }
   options.most_pins = std::min(options.most_pins, ProviderContextRecord::largest_pin_count);
-  return BindingRegistry(std::make_shared<RegistryState>(*serial, options));
+  return detail::unless_out_of_memory([&]() -> Result<BindingRegistry, BindingError> {
+    return BindingRegistry(std::make_shared<RegistryState>(*serial, options));
+  });
 }
 
 Result<RegisteredProviderContext, BindingError> BindingRegistry::register_provider_context(
@@ -105,13 +108,15 @@ Result<RegisteredProviderContext, BindingError> BindingRegistry::register_provid
   if (!identity) {
     return fail(BindingError(IdentityExhausted{}));
   }
-  auto node = detail::make_node<RegistryState::Contexts>(
-      identity->serial(),
-      std::make_shared<ProviderContextRecord>(
-          *identity, device, std::move(resource), state_->options.most_pins));
-  const MutexLock lock(state_->mutex);
-  state_->contexts.insert(std::move(node));
-  return RegisteredProviderContext{.identity = *identity, .device = device};
+  return detail::unless_out_of_memory([&]() -> Result<RegisteredProviderContext, BindingError> {
+    auto node = detail::make_node<RegistryState::Contexts>(
+        identity->serial(),
+        std::make_shared<ProviderContextRecord>(
+            *identity, device, std::move(resource), state_->options.most_pins));
+    const MutexLock lock(state_->mutex);
+    state_->contexts.insert(std::move(node));
+    return RegisteredProviderContext{.identity = *identity, .device = device};
+  });
 }
 
 Result<RegisteredAuthority, BindingError> BindingRegistry::register_authority(
@@ -121,13 +126,15 @@ Result<RegisteredAuthority, BindingError> BindingRegistry::register_authority(
   if (!identity) {
     return fail(BindingError(IdentityExhausted{}));
   }
-  auto node = detail::make_node<RegistryState::Authorities>(
-      identity->serial(),
-      std::make_shared<AuthorityRecord>(AuthorityRecord{
-          .identity = *identity, .device = device, .resource = std::move(resource)}));
-  const MutexLock lock(state_->mutex);
-  state_->authorities.insert(std::move(node));
-  return RegisteredAuthority{.identity = *identity, .device = device};
+  return detail::unless_out_of_memory([&]() -> Result<RegisteredAuthority, BindingError> {
+    auto node = detail::make_node<RegistryState::Authorities>(
+        identity->serial(),
+        std::make_shared<AuthorityRecord>(AuthorityRecord{
+            .identity = *identity, .device = device, .resource = std::move(resource)}));
+    const MutexLock lock(state_->mutex);
+    state_->authorities.insert(std::move(node));
+    return RegisteredAuthority{.identity = *identity, .device = device};
+  });
 }
 
 Result<void, BindingError> BindingRegistry::retire_provider_context(
@@ -208,7 +215,10 @@ Result<ProviderContextSnapshot, BindingError> BindingRegistry::provider_context(
 Result<std::shared_ptr<ProviderContextPinSource>, BindingError> BindingRegistry::pin_source(
     const RegisteredProviderContext& context) const {
   MEMSTRATA_TRY(auto record, state_->lookup(context.identity));
-  return std::make_shared<ContextPinSource>(std::move(record));
+  return detail::unless_out_of_memory(
+      [&]() -> Result<std::shared_ptr<ProviderContextPinSource>, BindingError> {
+        return std::make_shared<ContextPinSource>(std::move(record));
+      });
 }
 
 WeakBindingRegistry BindingRegistry::weak() const noexcept {

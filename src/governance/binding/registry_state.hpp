@@ -4,12 +4,15 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <new>
 #include <optional>
+#include <type_traits>
 #include <utility>
 
 #include "governance/binding/mechanism_record.hpp"
 #include "governance/binding/provider_context_record.hpp"
 #include "memstrata/core/error/binding_error.hpp"
+#include "memstrata/core/error/memory_error.hpp"
 #include "memstrata/core/identity.hpp"
 #include "memstrata/core/mutex.hpp"
 #include "memstrata/core/result.hpp"
@@ -79,6 +82,20 @@ class RegistryState {
   /// A slot stays once it exists; it names nothing, or a registered and active mechanism.
   Selection selected MEMSTRATA_GUARDED_BY(mutex);
 };
+
+/// What `make` gives, or an error if there is no memory for it: no exception leaves the library. Nothing of the
+/// registry was changed then.
+template <class Make>
+[[nodiscard]] std::invoke_result_t<Make> unless_out_of_memory(Make&& make) {
+  try {
+    return std::forward<Make>(make)();
+  } catch (const std::bad_alloc&) {
+    return fail(BindingError(MemoryError(AllocationFailed{
+        .tier = Tier::host,
+        .requested = {},
+        .reason = "there is no memory for the books of the registry; nothing was changed"})));
+  }
+}
 
 /// A table's node, made where memory may be allocated.
 template <class Table>

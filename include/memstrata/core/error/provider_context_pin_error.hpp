@@ -20,19 +20,26 @@ struct PinCountOverflow {
   ProviderContextIdentity context;
 };
 
+/// There is no memory for the pin.
+struct PinAllocationFailed {
+  ProviderContextIdentity context;
+};
+
 /// Why a provider context was not pinned. What needed the pin must not be queued. Closed.
 class ProviderContextPinError {
  public:
-  using Kind = std::variant<ContextUnavailable, PinCountOverflow>;
+  using Kind = std::variant<ContextUnavailable, PinCountOverflow, PinAllocationFailed>;
 
   // NOLINTBEGIN(google-explicit-constructor): each alternative is an error
   ProviderContextPinError(ContextUnavailable error) noexcept : kind(error) {}
 
   ProviderContextPinError(PinCountOverflow error) noexcept : kind(error) {}
 
+  ProviderContextPinError(PinAllocationFailed error) noexcept : kind(error) {}
+
   // NOLINTEND(google-explicit-constructor)
 
-  /// The context that both alternatives name.
+  /// The context that every alternative names.
   [[nodiscard]] ProviderContextIdentity context() const noexcept;
   /// One sentence: what was refused, for which context, what to do.
   [[nodiscard]] std::string message() const;

@@ -96,7 +96,8 @@ class RegistryState;
 /// allocator then goes first, the authority second, the context last, on whichever thread that happens.
 class BindingRegistry {
  public:
-  /// A new registry with an id of its own. Error: IdentityExhausted once the process has no more ids.
+  /// A new registry with an id of its own. Errors: IdentityExhausted once the process has no more ids; MemoryError
+  /// without memory for it, here and in every registration: nothing is registered then.
   [[nodiscard]] static Result<BindingRegistry, BindingError> create(
       BindingRegistryOptions options = {});
 
@@ -172,9 +173,10 @@ class BindingRegistry {
   [[nodiscard]] Result<MemoryBinding, BindingError> bind(
       const RegisteredMechanism& mechanism) const;
 
-  /// Pure reads. Errors: ForeignRegistry; Unregistered...
+  /// Pure reads. Errors: ForeignRegistry; Unregistered...; MemoryError without memory for the list.
   [[nodiscard]] Result<MechanismSnapshot, BindingError> snapshot(
       const RegisteredMechanism& mechanism) const;
+  /// Of every registered mechanism. Throws std::bad_alloc, as any list by value.
   [[nodiscard]] std::vector<MechanismSnapshot> snapshots() const;
   [[nodiscard]] Result<QuarantinedAllocations, BindingError> quarantined(
       const RegisteredMechanism& mechanism) const;
@@ -195,7 +197,7 @@ class BindingRegistry {
                                                      AttestMemoryGone attest) const;
 
   /// Pins for mechanisms that queue work for the context. The source may outlive the registry. Errors:
-  /// ForeignRegistry; UnregisteredProviderContext.
+  /// ForeignRegistry; UnregisteredProviderContext; MemoryError.
   [[nodiscard]] Result<std::shared_ptr<ProviderContextPinSource>, BindingError> pin_source(
       const RegisteredProviderContext& context) const;
 

@@ -114,7 +114,7 @@ class MemoryBinding {
     }
   }
 
-  /// What the mechanism has in quarantine, of all its bindings.
+  /// What the mechanism has in quarantine, of all its bindings. Throws std::bad_alloc, as any list by value.
   [[nodiscard]] QuarantinedAllocations quarantined() const;
   [[nodiscard]] MechanismSnapshot mechanism_snapshot() const noexcept;
 

@@ -40,5 +40,16 @@ TEST(ProviderContextPinErrorMessage, AFullCountNamesTheContextAndWhatToDo) {
                     HasSubstr("do not queue")));
 }
 
+//
+TEST(ProviderContextPinErrorMessage, ALackOfMemoryNamesTheContextAndWhatToDo) {
+  const ProviderContextPinError error = PinAllocationFailed{.context = a_context()};
+
+  EXPECT_EQ(error.context(), a_context());
+  EXPECT_THAT(error.message(),
+              AllOf(HasSubstr("provider context #57 of registry 41"),
+                    HasSubstr("no memory for a pin"),
+                    HasSubstr("do not queue")));
+}
+
 }  // namespace
 }  // namespace memstrata

@@ -10,12 +10,14 @@
 #include <new>
 #include <optional>
 #include <string_view>
+#include <utility>
 #include <variant>
 
 #include "memstrata/contract/release.hpp"
 #include "memstrata/core/bytes.hpp"
 #include "memstrata/core/error/binding_error.hpp"
 #include "memstrata/core/error/memory_error.hpp"
+#include "memstrata/core/error/provider_context_pin_error.hpp"
 #include "memstrata/core/identity.hpp"
 #include "memstrata/core/log.hpp"
 #include "memstrata/core/result.hpp"
@@ -163,21 +165,26 @@ TEST(BindingWithoutMemory, StillSaysThatAMechanismEndedWhileItOwnedMemory) {
   EXPECT_EQ(errors_told, 1U);
 }
 
-/// Calls `call` with one more block each time until there are enough, and `after` whenever there were not.
+/// Calls `call` with one more block each time until there are enough, and gives its result then; `after` gets the
+/// error whenever there were not.
 template <class Call, class After>
-void with_every_number_of_blocks(Call call, After after) {
+auto with_every_number_of_blocks(Call call, After after) {
   for (std::size_t blocks = 0;; ++blocks) {
     blocks_left = blocks;
-    try {
-      call();
-      blocks_left = no_limit;
+    auto result = call();
+    blocks_left = no_limit;
+    if (result) {
       EXPECT_GT(blocks, 0U);
-      return;
-    } catch (const std::bad_alloc&) {
-      blocks_left = no_limit;
-      after();
+      return *std::move(result);
     }
+    after(result.error());
   }
+}
+
+void expect_allocation_failed(const BindingError& error) {
+  const auto* memory = std::get_if<MemoryError>(&error.kind);
+  ASSERT_NE(memory, nullptr);
+  EXPECT_NE(std::get_if<AllocationFailed>(&memory->kind), nullptr);
 }
 
 TEST(RegistryWithoutMemory, RegistersNothingAndKeepsNothing) {
@@ -185,22 +192,27 @@ TEST(RegistryWithoutMemory, RegistersNothingAndKeepsNothing) {
   const DeviceKey host = DeviceKey::host();
   const auto resource = std::make_shared<int>(1);
   const auto allocator = std::make_shared<Recorder>(host);
-  std::optional<RegisteredProviderContext> context;
-  std::optional<RegisteredAuthority> authority;
 
-  with_every_number_of_blocks(
-      [&] { context = must(registry.register_provider_context(host, resource)); },
-      [&] { EXPECT_EQ(resource.use_count(), 1); });
-  with_every_number_of_blocks(
-      [&] { authority = must(registry.register_authority(host, resource)); },
-      [&] { EXPECT_EQ(resource.use_count(), 2); });
-  with_every_number_of_blocks(
-      [&] { must_do(registry.register_allocator(*context, *authority, allocator)); },
-      [&] {
+  const auto context = with_every_number_of_blocks(
+      [&] { return registry.register_provider_context(host, resource); },
+      [&](const BindingError& error) {
+        expect_allocation_failed(error);
+        EXPECT_EQ(resource.use_count(), 1);
+      });
+  const auto authority =
+      with_every_number_of_blocks([&] { return registry.register_authority(host, resource); },
+                                  [&](const BindingError& error) {
+                                    expect_allocation_failed(error);
+                                    EXPECT_EQ(resource.use_count(), 2);
+                                  });
+  static_cast<void>(with_every_number_of_blocks(
+      [&] { return registry.register_allocator(context, authority, allocator); },
+      [&](const BindingError& error) {
+        expect_allocation_failed(error);
         EXPECT_EQ(allocator.use_count(), 1);
         EXPECT_TRUE(registry.snapshots().empty());
         EXPECT_FALSE(registry.bind(host).has_value());
-      });
+      }));
 
   EXPECT_EQ(registry.snapshots().size(), 1U);
   EXPECT_TRUE(registry.bind(host).has_value());
@@ -210,11 +222,18 @@ TEST(RegistryWithoutMemory, RegistersNothingAndKeepsNothing) {
 TEST(ContextPinWithoutMemory, IsNotCounted) {
   const BindingRegistry registry = must(BindingRegistry::create());
   const auto context = must(registry.register_provider_context(DeviceKey::host(), nullptr));
-  const auto source = must(registry.pin_source(context));
+  const auto source = with_every_number_of_blocks([&] { return registry.pin_source(context); },
+                                                  expect_allocation_failed);
 
-  with_every_number_of_blocks(
-      [&] { EXPECT_EQ(must(source->pin())->context(), context.identity); },
-      [&] { EXPECT_EQ(must(registry.provider_context(context)).pins, 0U); });
+  auto pin = with_every_number_of_blocks(
+      [&] { return source->pin(); },
+      [&](const ProviderContextPinError& error) {
+        EXPECT_NE(std::get_if<PinAllocationFailed>(&error.kind), nullptr);
+        EXPECT_EQ(error.context(), context.identity);
+        EXPECT_EQ(must(registry.provider_context(context)).pins, 0U);
+      });
+  EXPECT_EQ(pin->context(), context.identity);
+  pin.reset();
 
   must_do(registry.remove_provider_context(context));
 }
