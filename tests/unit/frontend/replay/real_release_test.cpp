@@ -238,9 +238,11 @@ struct RefusableRun {
     const auto executor =
         replay_detail::RealExecutor::create(input, options, ReplayPolicy::virtual_memory, calls)
             .value();
-    return replay_detail::run_policy(
-               input, options, ReplayPolicy::virtual_memory, executor.get(), {})
-        .value();
+    auto result =
+        replay_detail::run_policy(input, options, ReplayPolicy::virtual_memory, executor.get(), {})
+            .value();
+    calls->mend();  // so that nothing is left when the backing ends
+    return result;
   }
 
   /// Numbers of the calls, from 1, that unmap what is as long as a sequence's reservation or longer.
