@@ -3,13 +3,13 @@
 
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <unordered_map>
 #include <vector>
 
 #include "frontend/replay/kv_mechanism.hpp"
 #include "frontend/replay/kv_memory.hpp"
 #include "frontend/replay/kv_store.hpp"
+#include "frontend/replay/sequence_rooms.hpp"
 #include "memstrata/core/result.hpp"
 #include "memstrata/frontend/replay/replay_report.hpp"
 #include "memstrata/mechanism/host/page_backing.hpp"
@@ -35,8 +35,7 @@ class MovingStore final : public KvStore {
 
  private:
   struct Room {
-    std::optional<Owned<KvSequence>> full;
-    std::optional<Owned<KvSequence>> sliding;
+    SequenceRoom memory;
     std::uint64_t capacity = 0;  ///< Tokens.
   };
 
@@ -47,16 +46,14 @@ class MovingStore final : public KvStore {
                                                                     ReplayAllocationKind kind,
                                                                     Bytes bytes,
                                                                     TimedOp op);
-  [[nodiscard]] Outcome release(Room room);
   [[nodiscard]] Outcome move_to(const Sequence& sequence, Room& room, std::uint64_t capacity);
   void write(const Sequence& sequence, Room& room, std::uint64_t first);
 
   Holding holding_;
   Workbench& bench_;
-  KvMemory& memory_;
-  std::shared_ptr<host::PageBacking> backing_;
+  SequenceRooms rooms_;
   std::vector<Room> idle_;  // slots that nobody uses
-  std::unordered_map<std::uint64_t, Room> rooms_;
+  std::unordered_map<std::uint64_t, Room> used_;
 };
 
 }  // namespace memstrata::replay_detail

@@ -14,6 +14,7 @@
 #include "frontend/replay/kv_memory.hpp"
 #include "frontend/replay/kv_store.hpp"
 #include "frontend/replay/replay_input.hpp"
+#include "frontend/replay/sequence_rooms.hpp"
 #include "frontend/replay/workbench.hpp"
 #include "memstrata/contract/memory_governor.hpp"
 #include "memstrata/core/bytes.hpp"
@@ -22,7 +23,6 @@
 #include "memstrata/mechanism/host/page_backing.hpp"
 #include "memstrata/mechanism/host/shared_prefix.hpp"
 #include "memstrata/structure/physical_charge.hpp"
-#include "memstrata/structure/virtual_buffer.hpp"
 
 namespace memstrata::replay_detail {
 
@@ -34,35 +34,22 @@ VirtualStore::VirtualStore(const ReplayInput& input,
     : holding_(holding),
       bench_(bench),
       memory_(memory),
-      backing_(std::move(backing)),
+      rooms_(bench, memory, std::move(backing)),
       objects_(input.block_count()) {}
 
-Result<Owned<KvSequence>, KvStoreError> VirtualStore::make_buffer(const Sequence& sequence,
-                                                                  ReplayAllocationKind kind,
-                                                                  Bytes capacity) {
-  const OpTimer timer(bench_, TimedOp::reserve);
-  MEMSTRATA_TRY(auto buffer,
-                VirtualBuffer<host::PageBacking>::create(
-                    backing_, capacity, bench_.governor(), Workbench::terms(sequence.request)));
-  MEMSTRATA_TRY(auto owned,
-                memory_.own(KvSequence{.mapped = {}, .buffer = std::move(buffer)},
-                            {.kind = kind, .request = sequence.request, .backing = backing_}));
-  return owned;
-}
-
 KvStore::Outcome VirtualStore::admit(const Sequence& sequence, std::uint64_t hits) {
-  Entry entry;
+  SequenceRoom entry;
   if (bench_.full_token() != Bytes{}) {
     MEMSTRATA_TRY(entry.full,
-                  make_buffer(sequence,
-                              ReplayAllocationKind::sequence,
-                              bench_.full_token() * bench_.options().context_tokens));
+                  rooms_.make_buffer(sequence,
+                                     ReplayAllocationKind::sequence,
+                                     bench_.full_token() * bench_.options().context_tokens));
     MEMSTRATA_TRY_VOID(admit_full(sequence, hits, **entry.full));
   }
   if (bench_.window() != 0) {
     MEMSTRATA_TRY(
         entry.sliding,
-        make_buffer(
+        rooms_.make_buffer(
             sequence, ReplayAllocationKind::sliding, bench_.sliding_token() * bench_.window()));
     MEMSTRATA_TRY_VOID(admit_sliding(sequence, **entry.sliding));
   }
@@ -109,7 +96,7 @@ KvStore::Outcome VirtualStore::create_object(const Sequence& sequence,
     const OpTimer timer(bench_, TimedOp::commit);
     const LeaseTerms terms = Workbench::terms(sequence.request);
     MEMSTRATA_TRY(lease, bench_.governor()->reserve(terms.tier, size, terms.role, terms.holder));
-    MEMSTRATA_TRY(builder, backing_->create_prefix(size));
+    MEMSTRATA_TRY(builder, rooms_.backing().create_prefix(size));
   }
   const Bytes block = bench_.block_bytes();
   const Bytes start = align_down(block * depth, bench_.options().granule);
@@ -123,12 +110,10 @@ KvStore::Outcome VirtualStore::create_object(const Sequence& sequence,
   }
   const OpTimer timer(bench_, TimedOp::share);
   MEMSTRATA_TRY(auto prefix, builder->seal());
-  MEMSTRATA_TRY(
-      objects_[sequence.path[depth]],
-      memory_.own(
-          KvBlock{.charge = std::make_shared<BlockCharge>(*std::move(lease)),
-                  .prefix = std::move(prefix)},
-          {.kind = ReplayAllocationKind::block, .request = sequence.request, .backing = backing_}));
+  MEMSTRATA_TRY(objects_[sequence.path[depth]],
+                memory_.own(KvBlock{.charge = std::make_shared<BlockCharge>(*std::move(lease)),
+                                    .prefix = std::move(prefix)},
+                            rooms_.origin(sequence, ReplayAllocationKind::block)));
   return {};
 }
 
@@ -185,7 +170,7 @@ KvStore::Outcome VirtualStore::admit_sliding(const Sequence& sequence, KvSequenc
 }
 
 KvStore::Outcome VirtualStore::grow(const Sequence& sequence, std::uint64_t /*capacity*/) {
-  Entry& entry = entries_.at(sequence.request);
+  SequenceRoom& entry = entries_.at(sequence.request);
   const std::uint64_t token = sequence.tokens - 1;
   {
     const OpTimer timer(bench_, TimedOp::grow);
@@ -208,20 +193,7 @@ KvStore::Outcome VirtualStore::grow(const Sequence& sequence, std::uint64_t /*ca
 }
 
 KvStore::Outcome VirtualStore::drop(const Sequence& sequence) {
-  const auto found = entries_.find(sequence.request);
-  Entry entry = std::move(found->second);
-  entries_.erase(found);
-  return release(std::move(entry));
-}
-
-KvStore::Outcome VirtualStore::release(Entry entry) {
-  if (entry.full) {
-    MEMSTRATA_TRY_VOID(memory_.release(*std::move(entry.full)));
-  }
-  if (entry.sliding) {
-    MEMSTRATA_TRY_VOID(memory_.release(*std::move(entry.sliding)));
-  }
-  return {};
+  return rooms_.release(std::move(entries_.extract(sequence.request).mapped()));
 }
 
 KvStore::Outcome VirtualStore::evict(BlockIndex block) {
@@ -232,9 +204,7 @@ KvStore::Outcome VirtualStore::evict(BlockIndex block) {
 
 KvStore::Outcome VirtualStore::clear() {
   while (!entries_.empty()) {
-    Entry entry = std::move(entries_.begin()->second);
-    entries_.erase(entries_.begin());
-    MEMSTRATA_TRY_VOID(release(std::move(entry)));
+    MEMSTRATA_TRY_VOID(rooms_.release(std::move(entries_.extract(entries_.begin()).mapped())));
   }
   for (BlockIndex block = 0; block < objects_.size(); ++block) {
     if (objects_[block]) {
@@ -245,22 +215,11 @@ KvStore::Outcome VirtualStore::clear() {
 }
 
 std::vector<KvPiece> VirtualStore::pieces(const Sequence& sequence) {
-  auto& full = entries_.at(sequence.request).full;
-  if (!full) {
-    return {};
-  }
-  return {{.bytes = {.offset = {}, .size = bench_.full_token() * sequence.tokens},
-           .data = (*full)->buffer.data()}};
+  return rooms_.pieces(sequence, entries_.at(sequence.request));
 }
 
 void VirtualStore::check_sliding(const Sequence& sequence) {
-  auto& sliding = entries_.at(sequence.request).sliding;
-  if (sliding) {
-    bench_.check_sliding(sequence,
-                         first_kept(sequence.tokens, bench_.window()),
-                         sequence.tokens,
-                         (*sliding)->buffer.data());
-  }
+  rooms_.check_sliding(sequence, entries_.at(sequence.request));
 }
 
 }  // namespace memstrata::replay_detail

@@ -5,13 +5,12 @@
 #include <memory>
 #include <optional>
 #include <unordered_map>
-#include <utility>
 #include <vector>
 
 #include "frontend/replay/kv_mechanism.hpp"
 #include "frontend/replay/kv_memory.hpp"
 #include "frontend/replay/kv_store.hpp"
-#include "memstrata/frontend/replay/replay_report.hpp"
+#include "frontend/replay/sequence_rooms.hpp"
 #include "memstrata/mechanism/host/page_backing.hpp"
 
 namespace memstrata::replay_detail {
@@ -35,14 +34,6 @@ class VirtualStore final : public KvStore {
   void check_sliding(const Sequence& sequence) override;
 
  private:
-  struct Entry {
-    std::optional<Owned<KvSequence>> full;     // absent if no layer keeps every token
-    std::optional<Owned<KvSequence>> sliding;  // absent without sliding layers
-  };
-
-  [[nodiscard]] Result<Owned<KvSequence>, KvStoreError> make_buffer(const Sequence& sequence,
-                                                                    ReplayAllocationKind kind,
-                                                                    Bytes capacity);
   [[nodiscard]] Outcome admit_full(const Sequence& sequence, std::uint64_t hits, KvSequence& kept);
   [[nodiscard]] Outcome admit_sliding(const Sequence& sequence, KvSequence& kept);
   [[nodiscard]] Outcome attach(const Sequence& sequence, std::uint64_t depth, KvSequence& kept);
@@ -58,14 +49,13 @@ class VirtualStore final : public KvStore {
   [[nodiscard]] Outcome grow_private(const Sequence& sequence,
                                      std::uint64_t hits,
                                      KvSequence& kept);
-  [[nodiscard]] Outcome release(Entry entry);
 
   Holding holding_;
   Workbench& bench_;
   KvMemory& memory_;
-  std::shared_ptr<host::PageBacking> backing_;
+  SequenceRooms rooms_;
   std::vector<std::optional<Owned<KvBlock>>> objects_;  // by block
-  std::unordered_map<std::uint64_t, Entry> entries_;
+  std::unordered_map<std::uint64_t, SequenceRoom> entries_;
 };
 
 }  // namespace memstrata::replay_detail
