@@ -2,6 +2,7 @@
 // What the runner of a release queue does: it executes releases, or settles them after the loss of the device.
 #include <cstddef>
 #include <memory>
+#include <span>
 #include <thread>
 #include <utility>
 
@@ -46,9 +47,14 @@ void FencedReleaseQueue::Core::take() {
 // In order, up to the first one whose fences are pending.
 void FencedReleaseQueue::Core::run() {
   ReleaseBatch batch;
+  const Fence* completed =
+      nullptr;  // releases of one step share its mark, and completed is for ever
   for (; hand_.done < hand_.size && !stopped(); ++hand_.done) {
     Entry& entry = *hand_.entries[hand_.done];
-    const FenceState fences = entry.fences.state();
+    const std::span<const std::shared_ptr<Fence>> marks = entry.fences.fences();
+    const Fence* const only = marks.size() == 1 ? marks.front().get() : nullptr;
+    const FenceState fences =
+        only != nullptr && only == completed ? FenceState::completed : entry.fences.state();
     if (fences == FenceState::lost) {
       learn_of_loss();
     }
@@ -60,6 +66,7 @@ void FencedReleaseQueue::Core::run() {
       static_cast<void>(entry.request.quarantine(UnexecutedReason::fence_failed()));
       ++hand_.counts.quarantined;
     } else {
+      completed = only;
       execute(entry, batch);
     }
   }
