@@ -16,14 +16,14 @@ namespace memstrata::replay_detail {
 namespace {
 
 /// A part of a sequence that has one owner. Its offset in the owner is `bytes.offset - start`.
-struct Owned {
+struct OwnedPart {
   ByteRange bytes;
   std::optional<BlockIndex> block;
   Bytes start;
 };
 
 /// The first part of `bytes` that has one owner: prompt blocks own themselves, the request owns the rest.
-Owned first_owned(const Sequence& sequence, Bytes block, ByteRange bytes) noexcept {
+OwnedPart first_owned(const Sequence& sequence, Bytes block, ByteRange bytes) noexcept {
   const std::uint64_t number =
       block == Bytes{} ? sequence.path.size() : bytes.offset.value / block.value;
   if (number >= sequence.path.size()) {
@@ -51,7 +51,7 @@ void for_each_ring_run(std::uint64_t first, std::uint64_t last, std::uint64_t wi
 
 void Workbench::write_full(const Sequence& sequence, ByteRange bytes, std::byte* to) {
   while (!bytes.empty()) {
-    const Owned part = first_owned(sequence, block_, bytes);
+    const OwnedPart part = first_owned(sequence, block_, bytes);
     const KvOwner owner = part.block ? full_.block(input_.id(*part.block))
                                      : full_.request(sequence.request, sequence.incarnation);
     const ByteRange place{.offset = part.bytes.offset - part.start, .size = part.bytes.size};
@@ -125,7 +125,7 @@ void Workbench::copy(std::byte* to, const std::byte* from, Bytes size) {
 
 void Workbench::check_full(const Sequence& sequence, ByteRange bytes, const std::byte* from) {
   while (!bytes.empty()) {
-    const Owned part = first_owned(sequence, block_, bytes);
+    const OwnedPart part = first_owned(sequence, block_, bytes);
     const KvOwner owner = part.block ? full_.block(input_.id(*part.block))
                                      : full_.request(sequence.request, sequence.incarnation);
     const KvCheck check = full_.check(
