@@ -182,6 +182,18 @@ BudgetUsage PageBacking::descriptor_usage() const noexcept {
   return {.used = detail::process_descriptors().used(), .limit = state_->known_descriptor_limit()};
 }
 
+PageBacking& PageBacking::operator=(PageBacking&& other) noexcept {
+  PageBacking moved(std::move(other));
+  std::swap(state_, moved.state_);
+  return *this;
+}
+
+PageBacking::~PageBacking() {
+  if (state_ != nullptr && state_->has_parked()) {
+    state_->retry_parked();
+  }
+}
+
 ParkedMemory PageBacking::parked() const noexcept {
   return state_->parked();
 }

@@ -125,10 +125,11 @@ class PageBacking {
   [[nodiscard]] static Result<PageBacking, VirtualMemoryError> create();
 
   PageBacking(PageBacking&&) noexcept = default;
-  PageBacking& operator=(PageBacking&&) noexcept = default;
+  PageBacking& operator=(PageBacking&& other) noexcept;
   PageBacking(const PageBacking&) = delete;
   PageBacking& operator=(const PageBacking&) = delete;
-  ~PageBacking() = default;
+  /// Tries once more to give back what is parked: a parked range that maps prefixes would keep everything for ever.
+  ~PageBacking();
 
   // --- Queries -------------------------------------------------------------------------------------------
 
